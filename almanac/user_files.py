@@ -2,7 +2,6 @@
 
 import bz2
 import codecs
-import csv
 import gzip
 import lzma
 import os
@@ -11,7 +10,7 @@ import shutil
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -83,6 +82,8 @@ _KINDS: Final = {
     b"\xff\xfe": "UTF-16 text; save it as UTF-8",
     b"\xfe\xff": "UTF-16 text; save it as UTF-8",
     b"\x28\xb5\x2f\xfd": "compressed with zstd; unpack it",
+    b"BZh": "compressed with bzip2; unpack it",
+    b"\xfd7zXZ": "compressed with xz; unpack it",
     b"SQLite format 3": "an SQLite database",
     b"%PDF-": "a PDF",
     b"<!DOCTYPE": "HTML",
@@ -126,7 +127,7 @@ class CsvFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._opener, head = _open_head(path)
-        header = _find_header(path, head)
+        header = find_header(path, head)
         self.names = _name_columns(path, header.names)
         self.delimiter = header.delimiter
         self._skip = header.line
@@ -230,24 +231,6 @@ class CsvFile:
             yield _source_of(Path(copy.name), fields, self._skip, self.delimiter)
 
 
-def refuse_hidden_records(path: Path) -> None:
-    """Refuse a CSV file in which a quote hides records; other oddities are not checked."""
-    try:
-        opener, head = _open_head(path)
-    except InvalidArgument:
-        return  # No CSV.
-    header = next((line for match in _LINE.finditer(head) if (line := match[0].strip())), b"")
-    # A file that can't be unpacked is another fault.
-    with suppress(EOFError, OSError, lzma.LZMAError):
-        reader = RecordReader(read_chunks(path, opener), fields=header.count(b",") + 1)
-        try:
-            reader.count()
-        except CsvFault as fault:
-            reader.fault = fault
-        if reader.fault is not None:
-            raise InvalidArgument(f"{path}: {reader.fault}")
-
-
 def read_table(path: Path) -> "pa.Table":
     """Return a CSV or Parquet file as a table; in a CSV the values of a column give its type."""
     if path.name.lower().endswith(PARQUET):
@@ -256,14 +239,21 @@ def read_table(path: Path) -> "pa.Table":
     return CsvFile(path).table()
 
 
-class _Header(NamedTuple):
+class Header(NamedTuple):
+    """The header of a CSV file: the names of the columns, and the delimiter."""
+
     names: list[str]
     delimiter: str
     line: int
     """Its number, from 1."""
 
 
-def _find_header(path: Path, head: bytes) -> _Header:
+def find_header(path: Path | str, head: bytes) -> Header:
+    """Return the header in the first lines of a CSV file, as `CsvFile` describes it.
+
+    Raises:
+        InvalidArgument: there is none, or it can't be read; the message begins with `path`.
+    """
     lines = [
         (number, text)
         for number, match in enumerate(_LINE.finditer(head), 1)
@@ -284,16 +274,18 @@ def _find_header(path: Path, head: bytes) -> _Header:
     raise InvalidArgument(f"{path} is empty; expected a header and rows")
 
 
-def _read_header(path: Path, number: int, line: bytes, delimiter: str | None) -> _Header:
+def _read_header(path: Path | str, number: int, line: bytes, delimiter: str | None) -> Header:
     """Return a line as a header, with the delimiter that gives the most fields."""
 
+    def read(mark: str, *, strict: bool = False) -> list[str]:
+        reader = RecordReader((line,), delimiter=mark, strict=strict)
+        reader.line = number - 1
+        return next(iter(reader)).cells
+
     marks = _DELIMITERS if delimiter is None else (delimiter,)
-    text = line.decode("utf-8", "replace")
-    best = max(marks, key=lambda mark: len(next(csv.reader([text], delimiter=mark))))
-    reader = RecordReader((line,), delimiter=best, strict=True)
-    reader.line = number - 1
     try:
-        return _Header(next(iter(reader)).cells, best, number)
+        best = max(marks, key=lambda mark: len(read(mark)))
+        return Header(read(best, strict=True), best, number)
     except CsvFault as fault:
         open_quote = CsvFault(number, "has a quote that is not closed", "A header has one line")
         raise InvalidArgument(f"{path}: {open_quote if reader.is_open else fault}") from fault
@@ -330,6 +322,11 @@ def _typed(column: "pa.ChunkedArray", missing: Sequence[str]) -> "pa.ChunkedArra
     return column
 
 
+def find_kind(head: bytes) -> str | None:
+    """Return the kind of a file that is not text, from its first bytes; None if it may be text."""
+    return next((kind for known, kind in _KINDS.items() if head.startswith(known)), None)
+
+
 def _open_head(path: Path) -> tuple[Callable[..., Any], bytes]:
     """Return the function that opens a file, which may be compressed, and its first lines."""
     if not path.is_file():
@@ -343,8 +340,7 @@ def _open_head(path: Path) -> tuple[Callable[..., Any], bytes]:
             if not (more := opened.read(_HEAD_BYTES)):
                 break
             head += more
-    kind = next((kind for known, kind in _KINDS.items() if head.startswith(known)), None)
-    if kind is not None:
+    if (kind := find_kind(head)) is not None:
         raise InvalidArgument(f"{path} is {kind}; expected CSV text")
     return opener, head.removeprefix(codecs.BOM_UTF8)
 
@@ -368,8 +364,7 @@ def open_parquet(path: Path, **options: Any) -> "pq.ParquetFile":
             head = file.read(64)
         what = "is empty" if not head else f"is damaged: {error}"
         if head and not head.startswith(b"PAR1"):
-            kind = next((kind for magic, kind in _KINDS.items() if head.startswith(magic)), None)
-            what = f"is {kind}" if kind else "is not a Parquet file"
+            what = f"is {kind}" if (kind := find_kind(head)) else "is not a Parquet file"
         elif head:
             what = "is cut or damaged: the end of a Parquet file is missing"
         raise InvalidArgument(f"{path} {what}; expected a Parquet file") from error

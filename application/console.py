@@ -6,18 +6,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TimeElapsedColumn
 from rich.text import Text
 
-from almanac.console import PlainColumn, people, show_steps, warnings
+from almanac.console import people, show_steps, warnings
 from almanac.safe_text import escape_json, fit_encoding, plain_line
 from resources import waits
 from warehouse import merge_progress
 
 if TYPE_CHECKING:
     from warehouse.batch_problems import BatchProblem
-
-__all__ = ["Progress"]
 
 
 def fold_cell(*lines: object) -> Text:
@@ -44,22 +41,6 @@ def show_merge_progress(title: str) -> Iterator[None]:
 
         with merge_progress.show_progress(show):
             yield
-
-
-def make_progress_bar(count: str, *, quiet: bool) -> Progress:
-    """Return a bar with a count, as `{task.completed} of {task.total}`, time and description.
-
-    It shows nothing unless standard error is a terminal, where it would leave empty lines.
-    """
-    return Progress(
-        BarColumn(bar_width=24),
-        PlainColumn(count),
-        TimeElapsedColumn(),
-        PlainColumn("{task.description}"),
-        console=warnings,
-        transient=True,
-        disable=quiet or not warnings.is_terminal,
-    )
 
 
 def show_problems(problems: "Iterable[BatchProblem]", *, on: Console = people) -> None:

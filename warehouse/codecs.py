@@ -9,6 +9,7 @@ import json
 import math
 import zlib
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any, Final, Literal
 
 import msgspec
@@ -20,6 +21,7 @@ from warehouse.errors import WarehouseError
 
 Kind = Literal["empty", "html", "json", "csv"]
 GZIP_MAGIC: Final = b"\x1f\x8b"
+UTF_16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _WORDS_MAX: Final = 80
 _WORDS_READ: Final = 1_000
 _PACKED_PIECE_BYTES: Final = 1 << 14
@@ -113,6 +115,20 @@ def gunzip(chunks: Iterable[bytes], *, max_bytes: int) -> Iterator[bytes]:
         raise UnreadableBody(f"a gzip body that is damaged: {error}") from error
     if decoder.is_cut_off:
         raise UnreadableBody("a gzip body that is cut off")
+
+
+def as_utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield a text as UTF-8: UTF-16 with a byte order mark is recoded, the rest is unchanged."""
+    pieces = iter(chunks)
+    head = next(filter(None, pieces), b"")
+    pieces = chain((head,), pieces)
+    if not head.startswith(UTF_16):
+        yield from pieces
+        return
+    try:
+        yield from (text.encode() for text in codecs.iterdecode(pieces, "utf-16"))
+    except UnicodeError as error:
+        raise UnreadableBody("UTF-16 that is damaged or cut off") from error
 
 
 def _check_bounds(packed: int, unpacked: int, max_bytes: int) -> None:

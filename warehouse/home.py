@@ -36,6 +36,12 @@ class Stamp(msgspec.Struct, frozen=True, kw_only=True):
     format: int = FORMAT
 
 
+def describe_source(source: str) -> str:
+    """Return a source for people."""
+    kind, _, seed = source.partition(":")
+    return f"embedded sandbox, seed {seed}, pace 1" if kind == "sandbox" else source
+
+
 class Home:
     """The paths of a home. No folder is made until something is written there."""
 
@@ -119,6 +125,8 @@ class Home:
             if "scope" in msgspec.json.decode(data, type=dict[str, Any]):
                 # A manifest has a source and a format as well, but is not a stamp.
                 raise BrokenSeal("it is the intent of a pull")
+            if re.match("[^/]*//[^/]*@", found.source):
+                raise BrokenSeal("its address has a user or a password")
             if found.format < 1:
                 raise BrokenSeal(f"there is no format {found.format}")
         except (OSError, ValueError) as error:

@@ -132,7 +132,9 @@ class RecordReader:
 
     @property
     def last_fields(self) -> int:
-        return len(next(csv.reader(map(_text, self._held), skipinitialspace=True), []))
+        delimiter = _text(self._delimiter)
+        held = csv.reader(map(_text, self._held), delimiter=delimiter, skipinitialspace=True)
+        return len(next(held, []))
 
     def _blocks(self, chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
         """Yield lines with their line ends, many at a time; the first without a byte order mark."""

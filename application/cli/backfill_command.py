@@ -17,10 +17,11 @@ from almanac.console import (
     JsonOption,
     fail,
     people,
+    show_steps,
     warnings,
 )
 from application.cli.options import dates_option
-from application.console import make_progress_bar, print_json, show_merge_progress, show_problems
+from application.console import print_json, show_merge_progress, show_problems
 from pipeline.home_location import locate_home
 from pipeline.service_session import open_service
 from pipeline.settings import read_settings
@@ -68,7 +69,7 @@ def backfill(
             elif not yes:
                 print_json(record)
             _allow(prices[by], max_requests, yes=yes, can_ask=not as_json and sys.stdin.isatty())
-            months = _run(work, by, quiet=as_json)
+            months = _run(work, by)
         with show_merge_progress("Merging"):
             report = merge(home)
     except Defer as error:
@@ -125,13 +126,12 @@ def _allow(requests: int, most: int | None, *, yes: bool, can_ask: bool) -> None
         fail("Not started", code=EXIT_ERROR)
 
 
-def _run(work: Backfill, by: Source, *, quiet: bool) -> list[datetime]:
-    found: list[datetime] = []
-    with make_progress_bar("{task.completed:,} of {task.total:,} months", quiet=quiet) as bar:
-        task = bar.add_task("", total=len(work.missing))
+def _run(work: Backfill, by: Source) -> list[datetime]:
+    found, total = list[datetime](), len(work.missing)
+    with show_steps("Pulling the first months ...") as show:
         for months in work.run(by):
             found += months
-            bar.update(task, completed=len(found), description=f"{months[-1]:%Y-%m}")
+            show(f"Pulled {len(found):,} of {total:,} months, to {months[-1]:%Y-%m} ...")
     return found
 
 

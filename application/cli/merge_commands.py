@@ -1,7 +1,10 @@
 """`almanac merge`, `replay`, `import` and `batches`: from landed batches to the warehouse."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -17,8 +20,7 @@ from almanac.console import (
     local_file,
     people,
 )
-from almanac.errors import InvalidArgument
-from almanac.user_files import refuse_hidden_records
+from almanac.reading.temporary_files import own_folder
 from application.cli.options import date_option, instant_option
 from application.console import print_json, show_merge_progress, show_problems
 from catalog.contract.plans import PLANS
@@ -32,10 +34,17 @@ from warehouse.history import merge as merging
 from warehouse.history.merge import MergeReport
 from warehouse.history.warehouse_file import read_records
 from warehouse.home import Home
-from warehouse.landing.batches import parse_feed
-from warehouse.landing.landing import import_export
+from warehouse.landing.batches import Manifest, parse_feed
+from warehouse.landing.landing import Landing, import_export
+from warehouse.normalise.normalise import judge_export
+from warehouse.sql import open_spilling
 
 _SHOWN_DAYS = 10
+_EXPECTED: Final = (
+    "Expected a bulk export: CSV with the columns id, title and date, times such as "
+    "2026-03-01T06:00:00Z, in UTF-8 or UTF-16; or a JSON list of events. Nothing was landed; mend "
+    "the file, or land it as it is with --force."
+)
 
 
 def merge(as_json: JsonOption = False) -> None:
@@ -71,7 +80,8 @@ def import_file(
     path: Annotated[
         Path,
         typer.Argument(
-            help="A file of the bulk export (CSV, optionally gzipped).", callback=local_file
+            help="A file of the bulk export (CSV, optionally gzipped).",
+            callback=local_file,
         ),
     ],
     content_at: Annotated[str, typer.Option(help="When its content was true (UTC).")],
@@ -85,9 +95,14 @@ def import_file(
     covers_to: Annotated[
         str | None, typer.Option(help="Last event date for which it has all events.")
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Land it also if rows can't be read.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Add an archived export to the history, at its own time. Run `almanac merge` afterwards."""
+    """Add an archived export to the history, at its own time. Run `almanac merge` afterwards.
+
+    A file that a merge would not read in full is refused, with the reason."""
     if plan not in PLANS:
         fail(f"there is no plan {plan!r}; the plans are {', '.join(PLANS)}", code=EXIT_USAGE)
     if (covers_from is None) != (covers_to is None):
@@ -109,15 +124,9 @@ def import_file(
     restore_home(home)
     source = settings.source
     home.check(source)
-    if path.is_file():  # A mistyped path claims no home.
-        try:
-            refuse_hidden_records(path)
-        except InvalidArgument as error:
-            fail(f"{error} Nothing was landed.", code=EXIT_USAGE)
-        home.claim(source)
-    manifest = import_export(
-        home.landing,
-        path,
+    land = partial(
+        import_export,
+        path=path,
         content_at=true_at,
         observed_at=known_at,
         plan=plan,
@@ -125,11 +134,25 @@ def import_file(
         now=now,
         covers=covers,
     )
+    # Landed apart and read as a merge reads it, before the home is claimed.
+    with (
+        TemporaryDirectory(dir=own_folder()) as folder,
+        closing(open_spilling(Path(folder, "spill"), home.limits)) as connection,
+    ):
+        apart = Landing(Path(folder))
+        read, why = judge_export(connection, apart, land(apart))
+    if why is not None and not force:
+        fail(f"{path}: {why.rstrip('.')}. {_EXPECTED}", code=EXIT_USAGE)
+    home.claim(source)
+    manifest = land(home.landing)
     # A manifest is never rewritten, so it has the time of the first landing.
     was_landed = manifest.landed_at != now
     if as_json:
         print_json(
-            {"batch_id": manifest.batch_id, "bytes": manifest.bytes, "already_landed": was_landed}
+            {
+                **{"batch_id": manifest.batch_id, "bytes": manifest.bytes, "rows": read.good},
+                **{"already_landed": was_landed, "notes": read.notes, "why_forced": why},
+            }
         )
         return
     if was_landed:
@@ -139,7 +162,12 @@ def import_file(
             soft_wrap=True,
         )
         return
-    people.print(f"Landed as {manifest.batch_id}, {manifest.bytes:,} bytes.", soft_wrap=True)
+    people.print(
+        f"Landed as {manifest.batch_id}, {read.good:,} rows, {manifest.bytes:,} bytes.",
+        soft_wrap=True,
+    )
+    for note in (*read.notes, *((why,) if why else ())):
+        people.print(f"Note: {note}", soft_wrap=True)
     people.print("Next: almanac merge")
 
 
@@ -332,44 +360,26 @@ def _rows(home: Home, days: int) -> list[dict[str, Any]]:
     landing = home.landing
     shown = sorted(landing.days(), reverse=True)[:days]
     outcomes = read_records(home.warehouse, since=min(shown)) if shown else {}
-    rows = [_damaged_row(*damaged) for damaged in sorted(landing.damaged().items(), reverse=True)]
+    aside = sorted(landing.damaged().items(), reverse=True)
+    rows = [_row(batch_id, None, {"status": "damaged", "why": why}) for batch_id, why in aside]
     for day in shown:
         for batch_id in reversed(landing.batch_ids(day=day)):
             try:
-                manifest = landing.manifest(batch_id)
+                rows.append(_row(batch_id, landing.manifest(batch_id), outcomes.get(batch_id, {})))
             except DamagedBatch as error:
-                rows.append(_damaged_row(batch_id, str(error)))
-                continue
-            outcome = outcomes.get(batch_id, {})
-            rows.append(
-                {
-                    "batch_id": batch_id,
-                    "feed": manifest.feed,
-                    "status": outcome.get("status", "pending"),
-                    "observed_at": manifest.observed_at,
-                    "content_at": manifest.content_at,
-                    "plan": manifest.plan,
-                    "bytes": manifest.bytes,
-                    "requests": manifest.requests,
-                    "why_incomplete": manifest.why_incomplete,
-                    **{
-                        name: outcome.get(name)
-                        for name in ("arrived", "rejected", "versions", "why", "flagged")
-                    },
-                }
-            )
+                rows.append(_row(batch_id, None, {"status": "damaged", "why": str(error)}))
     return rows
 
 
-def _damaged_row(batch_id: str, why: str) -> dict[str, Any]:
+def _row(batch_id: str, manifest: Manifest | None, outcome: Mapping[str, Any]) -> dict[str, Any]:
     names = ("observed_at", "content_at", "plan", "bytes", "requests", "why_incomplete")
-    counts = ("arrived", "rejected", "versions", "flagged")
     return {
         "batch_id": batch_id,
         "feed": parse_feed(batch_id),
-        "status": "damaged",
-        **dict.fromkeys((*names, *counts)),
-        "why": why,
+        "status": outcome.get("status", "pending"),
+        **{name: getattr(manifest, name, None) for name in names},
+        **{name: outcome.get(name) for name in ("arrived", "rejected", "versions")},
+        **{name: outcome.get(name) for name in ("why", "flagged")},
     }
 
 

@@ -30,13 +30,13 @@ from almanac.console import (
     warnings,
 )
 from almanac.errors import AlmanacError
-from application.console import Progress, make_progress_bar, print_json, show_problems
+from application.console import print_json, show_problems
 from pipeline.home_location import locate_home, restore_home
 from pipeline.settings import Settings, read_settings
 from resources.errors import Defer
 from warehouse.clock import utc_now
 from warehouse.errors import WarehouseError
-from warehouse.home import Home
+from warehouse.home import Home, describe_source
 from warehouse.merge_progress import show_progress
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def run(
     settings.service_address()
     try:
         with interruptible():
-            summary = _summary(settings, days, began, quiet=as_json)
+            summary = _summary(settings, days, began)
     except Defer as error:
         summary = {"deferred": str(error), "resume_at": error.resume_at.isoformat()}
     except AlmanacError as error:
@@ -80,7 +80,7 @@ def run(
         _show(summary)
 
 
-def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dict[str, Any]:
+def _summary(settings: Settings, days: int, began: float) -> dict[str, Any]:
     now = utc_now().replace(microsecond=0)
     simulated = settings.service_address() is None
     home = locate_home(settings)
@@ -91,8 +91,8 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
 
     with ExitStack() as held:
         # Modules and catalog live until the end; the garbage collector would scan them for seconds.
-        with pause_garbage_collector(), ExitStack() as opening:
-            opening.enter_context(show_steps("Opening the home and the service ..."))
+        show = held.enter_context(show_steps("Opening the home and the service ..."))
+        with pause_garbage_collector():
             from application.daily_run import RunFailed, plan_run_times, run_days
             from pipeline.automation.dead_runs import fail_dead_runs
             from pipeline.automation.health import write_run_note
@@ -115,13 +115,20 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
             gc.freeze()
             held.callback(gc.unfreeze)
         opened = monotonic()
-        bar = held.enter_context(make_progress_bar("{task.completed}/{task.total}", quiet=quiet))
-        bar.add_task("opening", total=len(instants))
-        show = _ProgressDisplay(bar)
-        service.on_page = show.page
-        held.enter_context(show_progress(show.phase))
+        place = ""
+
+        def show_time(number: int, at: "RunTime") -> None:
+            nonlocal place
+            place = f"{at.at:%Y-%m-%d %H:%M}, {number + 1} of {len(instants)}"
+            show(f"{place} ...")
+
+        def show_part(name: str, done: int, total: int | None) -> None:
+            show(f"{place}: {name} {done:,}{'' if total is None else f' of {total:,}'} ...")
+
+        service.on_page = show_part
+        held.enter_context(show_progress(show_part))
         try:
-            run_summary = run_days(settings, service, instance, instants, on_instant=show.instant)
+            run_summary = run_days(settings, service, instance, instants, on_instant=show_time)
         except RunFailed as error:
             show_problems(error.problems, on=warnings)
             fail(str(error))
@@ -151,24 +158,6 @@ def _record_of(run_summary: "RunSummary", home: Home, source: str, plan: str) ->
         "warehouse": str(home.warehouse),
         "warehouse_bytes": home.warehouse.stat().st_size if home.warehouse.exists() else 0,
     }
-
-
-class _ProgressDisplay:
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._task = progress.task_ids[0]
-        self._at = ""
-
-    def instant(self, number: int, instant: "RunTime") -> None:
-        self._at = f"{instant.at:%Y-%m-%d %H:%M}"
-        self._progress.update(self._task, completed=number, description=self._at)
-
-    def page(self, feed: str, rows: int, total: int | None) -> None:
-        of = "" if total is None else f" of {total:,}"
-        self._progress.update(self._task, description=f"{self._at}  {feed} {rows:,}{of}")
-
-    def phase(self, name: str, done: int, total: int) -> None:
-        self._progress.update(self._task, description=f"{self._at}  {name} {done:,} of {total:,}")
 
 
 def _show(summary: dict[str, Any]) -> None:
@@ -223,7 +212,7 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     phases = ", ".join(f"{name} {value:.1f}" for name, value in seconds.items() if name != "all")
     size = f"{Path(summary['warehouse'])}  ({summary['warehouse_bytes'] / 1e6:.1f} MB)"
     return [
-        ("source", f"{summary['source']}, plan {summary['plan']}"),
+        ("source", f"{describe_source(summary['source'])}, plan {summary['plan']}"),
         ("observed", f"{span}, {pulls} pull{'' if pulls == 1 else 's'}"),
         ("rows", f"{summary['rows']:,} in {summary['batches']} batches"),
         ("changes", changes or "none"),

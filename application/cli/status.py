@@ -16,14 +16,14 @@ from pipeline.home_location import locate_home
 from pipeline.settings import read_settings
 from resources.service_clock import NOTABLE
 from warehouse.clock import utc_now
-from warehouse.home import Home
+from warehouse.home import Home, describe_source
 
 _GAPS_SHOWN: Final = 3
 
 
 def show(home: Home, health: Health) -> None:
     """Print feeds, facts and warnings."""
-    people.print(f"{home.root}, from {health.source}", soft_wrap=True)
+    people.print(f"{home.root}\nSource: {describe_source(health.source or '')}", soft_wrap=True)
     feeds = Table("Feed", "Last pull (UTC)", "Age", "Last complete (UTC)", "State", "Batches")
     for feed in health.feeds:
         age = "-" if feed.age_s is None else f"{feed.age_s / 3600:,.1f} h"

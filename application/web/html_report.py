@@ -180,7 +180,6 @@ def make_html(settings: Settings, home: Home, database: Database, request: Repor
             page,
             title=f"Crypto events: report of {at:%d %B %Y}",
             parts=[Markup(part) for part in parts],
-            source=stamp.source if (stamp := home.stamp()) else None,
             style=Markup(files("application.web").joinpath("static", "site.css").read_text()),
         )
 

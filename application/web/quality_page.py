@@ -16,6 +16,7 @@ from almanac.reading.named_sql import NamedStatements
 from application.web.charts import BarChart, BarSeries
 from application.web.pages import PageFunction, SiteRequest, render
 from pipeline.health.facts import DAILY_FEEDS, STALE_AFTER, FeedHealth, Gap, Health
+from warehouse.home import describe_source
 
 _SQL = NamedStatements("application.web")
 _DAYS_DRAWN: Final = 30
@@ -114,6 +115,7 @@ def show_quality(request: SiteRequest, state: HomeState) -> str:
         suspects=suspects,
         missing=missing,
         counts=counts,
+        sources=[describe_source(source) for source in counts["sources"] or ()],
         file_bytes=_file_bytes(request),
         megabytes=lambda size: f"{size / 1e6:,.1f} MB",
     )

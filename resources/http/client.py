@@ -9,6 +9,7 @@
 `catalog/contract/bodies.py` defines the accepted forms of responses.
 """
 
+import codecs
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +21,9 @@ from urllib.parse import quote
 import httpx
 from pydantic import SecretStr
 
+from almanac.errors import InvalidArgument
 from almanac.reading.csv_file import CsvFault, RecordReader, read_chunks
+from almanac.user_files import find_header
 from catalog.contract import constants
 from catalog.contract.bodies import read_single_body, read_usage_fields
 from resources.errors import CatalogError, PlanLacksAccess, RequestRejected, TruncatedBody
@@ -44,10 +47,9 @@ from resources.scopes import make_query
 from resources.service_address import check_base_url, check_key
 from resources.service_clock import ServiceClock
 from resources.waits import RetryPolicy, Timing
-from warehouse.codecs import detect_kind, storable_text
+from warehouse.codecs import UnreadableBody, as_utf8, detect_kind, storable_text
 from warehouse.landing.batches import Feed, Scope
 
-_HEAD_BYTES: Final = 65_536
 _INSPECTED: Final = frozenset(range(100, 600)) - {429}
 _LOOKED_UP: Final = frozenset({200, 404, 410})
 _TEXT_CHARS: Final = 200
@@ -244,15 +246,17 @@ class CatalogClient:
             into.unlink(missing_ok=True)
             with into.open("wb") as file:
                 file.writelines(body.pieces(self._caller.bounds.export_bytes))
-            return _read_export(head, into, str(call), may_be_empty=may_be_empty)
+            try:
+                return _read_export(head, into, str(call), may_be_empty=may_be_empty)
+            except UnreadableBody as error:
+                raise TruncatedBody(f"{call} was answered with {error}") from error
 
         return self._caller.stream(call, read)
 
 
 def _read_export(head: ResponseHead, file: Path, call: str, *, may_be_empty: bool) -> ExportPull:
     """Read a received export; raise if it is not CSV of events, or certainly truncated."""
-    with file.open("rb") as opened:
-        beginning = opened.read(_HEAD_BYTES)
+    beginning = next(as_utf8(read_chunks(file)), b"").removeprefix(codecs.BOM_UTF8)
     kind = detect_kind(beginning)
     if kind == "empty":
         raise make_not_data_error(head, call, "empty", "an empty body")
@@ -260,12 +264,14 @@ def _read_export(head: ResponseHead, file: Path, call: str, *, may_be_empty: boo
         raise make_not_data_error(head, call, "html", "an HTML page")
     if kind == "json":
         raise make_not_data_error(head, call, "json", "JSON")
-    reader = RecordReader(read_chunks(file))
+    names, delimiter, skip = [""], ",", 0
+    with suppress(InvalidArgument):  # The merge reports it.
+        names, delimiter, skip = find_header("the export", beginning)
+    reader = RecordReader(as_utf8(read_chunks(file)), delimiter=delimiter, skip=skip)
     with suppress(CsvFault):  # It is longer than a record may be, which the merge reports.
         reader.count()
-    rows = max(0, reader.records - 1)
-    header = next(iter(RecordReader((beginning,))), None)
-    is_short = header is not None and reader.last_fields < len(header.cells)
+    rows = max(0, reader.records - (not skip))
+    is_short = rows > 0 and reader.last_fields < len(names)
     if reader.is_open or (is_short and not reader.ends_with_line_end):
         where = "quotes" if reader.is_open else "a record"
         raise TruncatedBody(f"{call}: the CSV ends inside {where}, after {rows} rows")

@@ -13,7 +13,13 @@ FIRST = datetime(2026, 3, 29, 6, tzinfo=UTC)
 
 
 def land(
-    home: Home, day: int, *, plan: str = "enterprise", body: bytes | None = None, **fields: Any
+    home: Home,
+    day: int,
+    *,
+    plan: str = "enterprise",
+    source: str = "s",
+    body: bytes | None = None,
+    **fields: Any,
 ) -> Manifest:
     """Land a list of one event, or another body, observed `day` days after the first day."""
     at = FIRST + timedelta(days=day)
@@ -21,7 +27,7 @@ def land(
         feed="events",
         scope=Scope(),
         plan=plan,
-        source="s",
+        source=source,
         observed_at=at,
         content_at=at - timedelta(minutes=1),
         landed_at=at,

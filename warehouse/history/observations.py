@@ -37,7 +37,7 @@ _OF_OUTCOME: Final = (
 )
 _TIMES: Final = ("observed_at", "content_at", "landed_at")
 _OF_MANIFEST: Final = (
-    *("plan", "complete", "why_incomplete", "attested", "date_doubt", "requests"),
+    *("source", "plan", "complete", "why_incomplete", "attested", "date_doubt", "requests"),
     *("rows_claimed", "bytes"),
 )
 """The fields of a record, in order."""

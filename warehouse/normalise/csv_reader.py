@@ -7,6 +7,7 @@ A record is unchanged if the state last accepted the same texts for its event, r
 It is counted, and not read again.
 """
 
+import codecs
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,7 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from almanac.reading.csv_file import CsvFault, CsvSource, RecordReader
+from almanac.errors import InvalidArgument
+from almanac.reading.csv_file import RECORD_BYTES, CsvFault, CsvSource
+from almanac.user_files import find_header
 from catalog.contract.bodies import fold
 from catalog.contract.records import EVENT_FIELDS, LIST_SEPARATOR
 from warehouse import size_limits
@@ -33,6 +36,7 @@ SEPARATORS: Final = (LIST_SEPARATOR, "|", ",")
 _LISTS: Final = ("categories", "coins")
 _WIRE_FOLDED: Final = {fold(name): place for place, name in enumerate(EVENT_FIELDS)}
 _SQL = Statements(__package__, GROUPS)
+_HEADER_BYTES: Final = 1 << 16
 _NAMES_MAX: Final = 200
 _NAME_CHARS: Final = 200
 """The most category names with a separator in them that are kept whole."""
@@ -95,10 +99,11 @@ class Columns:
             return f"{len(self.names)} columns; expected at most {size_limits.KEYS}"
         if self.duplicates:
             return f"columns that occur twice: {', '.join(self.duplicates)[:200]}"
+        found = f"its columns are {', '.join(self.names)[:200]}"
         if "event_id" not in self.places:
-            return "no column id"
+            return f"no column id; {found}"
         if "title" not in self.places and "date" not in self.places:
-            return "neither a column title nor a column date"
+            return f"neither a column title nor a column date; {found}"
         return None
 
 
@@ -134,21 +139,31 @@ def read_csv(
     finds_unchanged: bool,
 ) -> None:
     """Read an export into the tables; `visible` has the bits of the fields that the plan shows."""
-    reader = RecordReader(body.chunks())
+    head = b""
+    for chunk in body.chunks():
+        head += chunk
+        if len(head) > (_HEADER_BYTES if b"\n" in head or b"\r" in head else RECORD_BYTES):
+            break
     try:
-        header = next(iter(reader)).cells
-    except (StopIteration, CsvFault):
-        header = []
-    columns = make_columns(header)
+        header = find_header("the export", head.removeprefix(codecs.BOM_UTF8))
+    except InvalidArgument as error:
+        counts.faults.append(str(error))
+        return
+    names = list(header.names)
+    while names and not names[-1].strip():
+        names.pop()  # A spreadsheet also saves empty columns.
+    columns = make_columns(names)
+    if header.delimiter != ",":
+        counts.note(f"fields separated by {header.delimiter!r}")
     if not columns.too_many:
         for words in columns.notes():
             counts.note(words)
     if (fault := columns.fault()) is not None:
         counts.faults.append(f"the export has {fault}")
-    if not header:
+    if not names:
         return
     source = CsvSource(
-        body.path, body.chunks, len(header), skip=reader.line, compression=body.compression
+        body.path, body.chunks, len(names), header.line, header.delimiter, body.compression
     )
     if columns.too_many or columns.duplicates:
         records = source.records()
@@ -182,6 +197,8 @@ class _CsvExport:
         # A connection of its own: DuckDB refuses some files with an error.
         with self.tables.connection.cursor() as beside:
             select = ", ".join(f"{text} AS {name}" for name, text in columns.items())
+            # An empty row, as spreadsheets save, is left to the tolerant reader.
+            select += f" WHERE coalesce({', '.join(self.source.cells)}) IS NOT NULL"
             arrived = self.source.read(beside, select)
         separator = self.known.separator
         if separator is None:
@@ -260,6 +277,8 @@ class _CsvExport:
         with self.tables.sink(select, values).filling(counts) as sink:
             try:
                 for cells_read, fault in self.source.records():
+                    if fault is None and not any(cells_read):
+                        continue
                     reason = None if fault is None else fault.reason
                     if reason is None and len(cells_read) != fields:
                         reason = f"expected {fields} columns, got {len(cells_read)}"

@@ -43,8 +43,9 @@ class DeliveryHead:
     """None if nothing is wrong with its form; the reader may still reject a field of the event."""
 
 
-def read_lists(pages: Pages, make_row: MakeRow, sink: Sink, counts: BatchCounts) -> None:
-    empty = True
+def read_lists(pages: Pages, make_row: MakeRow, sink: Sink, counts: BatchCounts) -> bool:
+    """Read the rows of all pages; return whether the last one names a page after it."""
+    empty, has_next = True, False
     for number, (page, body) in enumerate(pages, 1):
         empty = False
         try:
@@ -56,10 +57,12 @@ def read_lists(pages: Pages, make_row: MakeRow, sink: Sink, counts: BatchCounts)
             counts.faults.append(f"page {number} is {error}")
             continue
         _note_form(found, body, strict, counts)
+        has_next = found.cursor is not None
         for row in found.rows:
             _add(row if strict else _storable_or_none(row), make_row, sink, counts)
     if empty:
         counts.faults.append("the batch has no page")
+    return has_next
 
 
 def read_cancellations(pages: Pages, sink: Sink, counts: BatchCounts) -> None:

@@ -24,12 +24,15 @@ import msgspec
 
 from almanac.reading.csv_file import read_chunks
 from almanac.reading.temporary_files import own_folder
+from almanac.user_files import find_kind
 from catalog.contract.plans import Plan
 from warehouse import size_limits
 from warehouse.codecs import (
     GZIP_MAGIC,
+    UTF_16,
     HtmlBody,
     UnreadableBody,
+    as_utf8,
     detect_kind,
     gunzip,
     storable_text,
@@ -52,6 +55,7 @@ from warehouse.sql import Statements
 _SQL = Statements(__package__, GROUPS)
 
 _HEAD_BYTES: Final = 4_096
+_RENAMED: Final = ("missing columns: ", "unknown columns: ")
 
 
 def _read_export(
@@ -64,10 +68,8 @@ def _read_export(
     *,
     finds_unchanged: bool,
 ) -> None:
-    with _noting(counts, "the export is"), _body(landing, manifest) as body:
+    with _noting(counts, "the export is"), _body(landing, manifest, counts) as body:
         head = _head(body.chunks())
-        if body.compression == "none":
-            counts.note("gzip")
         if head.startswith(codecs.BOM_UTF8):
             counts.note("BOM")
         match detect_kind(head):
@@ -79,20 +81,31 @@ def _read_export(
                 counts.note("JSON in place of CSV")
                 bodies = landing.pages(manifest, max_bytes=size_limits.PAGE_BYTES)
                 with tables.sink().filling(counts) as sink:
-                    read_lists(bodies, rows.row, sink, counts)
+                    if read_lists(bodies, rows.row, sink, counts):
+                        counts.faults.append("the export is one page of a list: more pages follow")
+            case _ if (kind := find_kind(head)) is not None:
+                raise UnreadableBody(kind.partition(";")[0])
             case _:
                 read_csv(body, tables, rows.visible, counts, known, finds_unchanged=finds_unchanged)
 
 
 @contextmanager
-def _body(landing: Landing, manifest: Manifest) -> Iterator[CsvBody]:
-    """Yield the body as a file for DuckDB: the stored file, or an unpacked copy if it is gzip."""
-    if not _head(landing.body(manifest)).startswith(GZIP_MAGIC):
-        yield CsvBody(landing.body_path(manifest), "zstd", lambda: landing.body(manifest))
+def _body(landing: Landing, manifest: Manifest, counts: BatchCounts) -> Iterator[CsvBody]:
+    """Yield the body as a file for DuckDB: the stored file, or a copy of gzip or UTF-16."""
+    is_gzip = _head(landing.body(manifest)).startswith(GZIP_MAGIC)
+
+    def unpack() -> Iterator[bytes]:
+        chunks = landing.body(manifest)
+        return gunzip(chunks, max_bytes=size_limits.BODY_BYTES) if is_gzip else chunks
+
+    is_utf16 = _head(unpack()).startswith(UTF_16)
+    for words in ("gzip",) * is_gzip + ("UTF-16",) * is_utf16:
+        counts.note(words)
+    if not is_gzip and not is_utf16:
+        yield CsvBody(landing.body_path(manifest), "zstd", unpack)
         return
     with tempfile.NamedTemporaryFile(suffix=".csv", dir=own_folder()) as file:
-        for chunk in gunzip(landing.body(manifest), max_bytes=size_limits.BODY_BYTES):
-            file.write(chunk)
+        file.writelines(as_utf8(unpack()))
         file.flush()
         path = Path(file.name)
         yield CsvBody(path, "none", lambda: read_chunks(path))
@@ -101,8 +114,10 @@ def _body(landing: Landing, manifest: Manifest) -> Iterator[CsvBody]:
 def _head(chunks: Iterator[bytes]) -> bytes:
     """Return the first bytes of a body; a chunk may have any size."""
     head = b""
-    while len(head) < _HEAD_BYTES and (chunk := next(chunks, b"")):
+    for chunk in chunks:
         head += chunk
+        if len(head) >= _HEAD_BYTES:
+            break
     return head
 
 
@@ -170,6 +185,30 @@ def normalise(
     if read.quarantine is not None:
         landing.check(manifest)
     return read
+
+
+def judge_export(
+    connection: duckdb.DuckDBPyConnection, landing: Landing, manifest: Manifest
+) -> tuple[NormalisedBatch, str | None]:
+    """Return an export as a merge reads it, and why a part of it is lost or in doubt, or None."""
+    read = normalise(connection, landing, manifest)
+    if read.rejected:
+        ((position, reason),) = connection.execute(_SQL["first_reject"]).fetchall()
+        why = read.quarantine or f"{read.rejected} of {read.arrived} rows can't be read"
+        return read, f"{why}; the first is row {position + 1}: {reason}"
+    if read.quarantine is not None:
+        return read, read.quarantine
+    end = b""
+    with _body(landing, manifest, BatchCounts()) as body:
+        for chunk in body.chunks():
+            end = chunk or end
+    if not read.arrived:
+        return read, "the list is empty"
+    columns = [words for words in read.notes if words.startswith(_RENAMED)]
+    if len(columns) == len(_RENAMED):
+        return read, f"{'; '.join(columns)}: a column may be renamed"
+    is_whole = end.endswith((b"\n", b"\r", b'"', b"}", b"]"))
+    return read, None if is_whole else "the last line has no line end: the file may be cut off"
 
 
 def _events(

@@ -208,6 +208,7 @@ BATCHES: Final = Table(
         count("versions", "Versions added.", "versions"),
         *(OBSERVED_AT, CONTENT_AT),
         timestamp("landed_at", "Time of landing, by the machine's clock."),
+        text("source", "Address of the service; `sandbox:` and the seed for the embedded one."),
         PLAN,
         Column("complete", "BOOLEAN", "Whether the batch contains its whole scope."),
         text("why_incomplete", "Reason for being incomplete."),

@@ -93,7 +93,8 @@ ORDER BY missing_since DESC, event_id
 LIMIT $limit
 
 -- name: count_published
--- Grain: one row: events and versions known at $at, batches, their rows, rejected rows and bytes.
+-- Grain: one row: events and versions known at $at, batches, their sources, rows, rejected rows and
+-- bytes.
 -- Parameters: $at. Run twice: the same row.
 SELECT *
 FROM (
@@ -106,7 +107,8 @@ FROM (
         count(*) AS batches,
         coalesce(sum(arrived), 0)::BIGINT AS arrived,
         coalesce(sum(rejected), 0)::BIGINT AS rejected,
-        coalesce(sum(bytes), 0)::BIGINT AS bytes
+        coalesce(sum(bytes), 0)::BIGINT AS bytes,
+        list(DISTINCT source ORDER BY source) FILTER (source IS NOT NULL) AS sources
     FROM batches
     WHERE observed_at <= $at::TIMESTAMPTZ
 )

@@ -16,7 +16,7 @@ from tests.application.mirror.replays import change_log, log_hash
 from tests.pipeline.conftest import Almanac
 from tests.test_cli import ALMANAC, environment
 from tests.warehouse.landed_days import FIRST, land
-from tests.warehouse.normalise.catalog_bodies import csv_body, plain, plains
+from tests.warehouse.normalise.catalog_bodies import PLAIN, csv_body, plain, plains
 from warehouse.history.merge import merge
 from warehouse.home import Home
 
@@ -44,7 +44,7 @@ def test_an_import_whose_events_a_quote_would_hide_is_refused(
             broken[closing] = broken[closing].replace(b"launch,Goes", b'launch",Goes')
         file.write_bytes(compress(b"".join(broken)))
         done = almanac("import", str(file), *AT, code=2)
-        assert "export.csv: line 6 opens a quote" in " ".join(done.stderr.split())
+        assert "the first is row 5: line 6 opens a quote" in " ".join(done.stderr.split())
         assert "Nothing was landed" in " ".join(done.stderr.split())
         assert not (tmp_path / "data").exists()
     texts = [plain(id=f"e{number}", title='A, b,\n"c"\nd') for number in range(20)]
@@ -53,6 +53,53 @@ def test_an_import_whose_events_a_quote_would_hide_is_refused(
     almanac("merge")
     count = almanac("sql", "SELECT count(*) AS n FROM events", "-F", "json").stdout
     assert json.loads(count) == [{"n": 20}]
+
+
+SAVED = csv_body(plains(12), delimiter=";")
+CUT = SAVED[:-6]
+REFUSED = {
+    "the last line has no line end": CUT,
+    "12 of 12 rows can't be read; the first is row 1: date: expected an instant of 1900 to 2200, "
+    "got '31/12/2025'": SAVED.replace(b";2026-10-08T00:00:00Z;", b";31/12/2025;"),
+    "1 of 12 rows can't be read; the first is row 1: a text is not UTF-8": SAVED.replace(
+        b"Goes live", b"Geht gut f\xfcr", 1
+    ),
+    "the export is an Excel workbook": b"PK\x03\x04",
+    "the export is an HTML page": b"<!doctype html>",
+    "the export is an empty body": b"",
+    "the export is a header without rows": SAVED.splitlines(keepends=True)[0],
+    "no column id; its columns are Ereignis, slug": SAVED.replace(b"id;", b"Ereignis;", 1),
+    "missing columns: impact; unknown columns: Wirkung": SAVED.replace(b"impact", b"Wirkung", 1),
+    "the list is empty": b'{"data": []}',
+    "the export is one page of a list": json.dumps(
+        {"data": [PLAIN], "meta": {"cursor": "abc"}}
+    ).encode(),
+}
+
+
+def test_an_import_says_what_it_found_or_lands_a_file_that_the_merge_reads(
+    almanac: Almanac, tmp_path: Path
+) -> None:
+    file = tmp_path / "export.csv"
+    for reason, body in REFUSED.items():
+        file.write_bytes(body)
+        said = " ".join(almanac("import", str(file), *AT, code=2).stderr.split())
+        assert reason in said
+        assert "Expected a bulk export" in said
+        assert not (tmp_path / "data").exists()
+    file.write_bytes(CUT)
+    assert json.loads(almanac("import", str(file), *AT, "--json", "--force").stdout)["why_forced"]
+    file.write_bytes(b"sep=;\r\n" + SAVED)
+    said = almanac("import", str(file), *AT).stdout
+    assert "12 rows" in said
+    assert "Note: fields separated by ';'" in said
+    batch_id = Home(tmp_path / "data").landing.batch_ids()[-1]
+    almanac("merge")
+    query = f"SELECT arrived, rejected, status, source FROM batches WHERE batch_id = '{batch_id}'"
+    assert json.loads(almanac("sql", query, "-F", "json").stdout) == [
+        {"arrived": 12, "rejected": 0, "status": "merged", "source": "sandbox:1"}
+    ]
+    assert "\nSource: embedded sandbox, seed 1, pace 1\n" in almanac("status").stdout
 
 
 @pytest.mark.parametrize(
@@ -75,10 +122,11 @@ def test_an_import_of_a_time_far_off_is_refused_before_anything_is_landed(
 def test_an_import_reports_a_file_that_was_already_landed(
     almanac: Almanac, tmp_path: Path, page: str
 ) -> None:
-    assert "Landed as" in almanac("import", page, *AT).stdout
-    second = almanac("import", page, *AT)
+    assert "Landed as" in almanac("import", page, *AT, "--force").stdout
+    second = almanac("import", page, *AT, "--force")
     assert "Already landed as 20260301T060000Z-export-" in second.stdout
-    assert json.loads(almanac("import", page, *AT, "--json").stdout)["already_landed"] is True
+    again = almanac("import", page, *AT, "--force", "--json").stdout
+    assert json.loads(again)["already_landed"] is True
     assert len(Home(tmp_path / "data").landing.batch_ids()) == 1
 
 
@@ -86,7 +134,7 @@ def test_a_quarantined_batch_is_no_error_of_merge_or_replay_but_of_status(
     almanac: Almanac, page: str
 ) -> None:
     yesterday = f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%d}"
-    done = almanac("import", page, "--content-at", yesterday, "--json")
+    done = almanac("import", page, "--content-at", yesterday, "--force", "--json")
     batch_id = json.loads(done.stdout)["batch_id"]
     printed = almanac("batches", "list", "--status", "quarantined").stdout
     assert printed == "No batch of these days is quarantined; 1 in all.\n"

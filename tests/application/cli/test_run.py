@@ -12,12 +12,14 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from almanac import console
 from application.cli.run_command import name_program
 from application.daily_run import RunTime, plan_run_times
 from catalog.sandbox.sandbox import Sandbox
 from pipeline.automation import prune
 from pipeline.health.facts import RUN_NOTE, RunNote
 from pipeline.instance import open_instance
+from tests import in_process
 from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.pipeline.conftest import Almanac, command_line_in
 from tests.test_cli import ALMANAC, environment
@@ -45,6 +47,7 @@ class FinishedRun:
     given: dict[str, str]
     today: date
     output: str
+    progress: list[str]
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +62,12 @@ def ran(tmp_path_factory: pytest.TempPathFactory, almanac_sandbox: Sandbox) -> F
     almanac_sandbox.faults.set("shift_rows~/v2/coins")
     with pytest.MonkeyPatch.context() as patched:
         almanac = command_line_in(home.root.parent, tmp_path_factory.mktemp("machine"), patched)
-        output = almanac("run", "--days", "5", **given).output
+        patched.setattr(in_process, "HANGS_AFTER_S", 0.02)  # The first line of progress.
+        patched.setattr(console, "_NEXT_LINES_S", 0.02)
+        done = almanac("run", "--days", "5", **given)
     almanac_sandbox.faults.clear()
-    return FinishedRun(home, given, today, output)
+    assert " s)\n" not in done.stdout
+    return FinishedRun(home, given, today, done.output, done.stderr.splitlines())
 
 
 def test_a_run_is_of_the_machines_day_and_says_so_where_the_services_date_is_implausible(
@@ -76,6 +82,12 @@ def test_a_run_is_of_the_machines_day_and_says_so_where_the_services_date_is_imp
     batch_id = ran.home.landing.batch_ids()[0]
     assert "is ignored" in almanac("batches", "list", batch_id, **ran.given).output
     assert "sent no plausible Date" in almanac("doctor", code=1, **ran.given).output
+
+
+def test_a_run_without_a_terminal_prints_its_progress_in_plain_lines(ran: FinishedRun) -> None:
+    lines = [line for line in ran.progress if re.search(r"\.\.\. \(\d+ s\)$", line)]
+    assert lines[0].startswith("Opening the home and the service ... ("), lines
+    assert any(re.search(r"\d\d:\d\d, 1 of 1: coins \d", line) for line in lines), lines
 
 
 def test_a_run_deletes_old_request_logs_and_writes_the_note_of_failed_runs(

@@ -139,7 +139,7 @@ def test_report_has_what_comes_what_changed_and_the_quality(home: ReportedHome) 
     assert "Rescheduled 3 changes of 2 events" in changed
     assert "Cancelled 1 change of 1 event" in changed
     assert "Event absent" in quality
-    assert "source sandbox:1" in quality
+    assert "Sourceembedded sandbox, seed 7, pace 1" in quality
 
 
 def test_report_of_a_past_time_has_nothing_that_became_known_later(own: ReportedHome) -> None:

@@ -3,10 +3,13 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette.routing import Router
+from starlette.testclient import TestClient
 
 import almanac
+from almanac.database import open_database
 from application.web.quality_page import HomeWatch
-from application.web.site import WebSite
+from application.web.site import WebSite, page_routes
 from pipeline.health.facts import Health
 from pipeline.health.warnings import read_health
 from pipeline.settings import read_settings
@@ -14,7 +17,10 @@ from tests.application.mirror.filled_home import ENDS, NOW, STARTS, mirroring
 from tests.application.web.handmade_site import DAY, FIRST, PULLS, serve_pages
 from tests.application.web.handmade_site import NOW as LATER
 from tests.application.web.test_changes import make_move
+from tests.warehouse.landed_days import FIRST as LANDED
+from tests.warehouse.landed_days import land
 from warehouse.errors import WarehouseError
+from warehouse.history.merge import merge
 from warehouse.home import Home
 
 
@@ -35,6 +41,7 @@ def test_page_shows_pulls_and_coverage(
     with almanac.open(filled_home.root, clock=lambda: NOW) as database:
         windows = database.coverage().windows.rows()
         (counts,) = database.sql("SELECT count(*) AS n FROM event_versions").rows()
+    assert "<dt>Source</dt><dd><bdi>embedded sandbox, seed 1, pace 1</bdi></dd>" in page
     for window in windows:
         assert f'<th scope="row">{window["feed"]}</th>' in page
     assert f"<dt>Versions of events</dt><dd>{counts['n']:,}</dd>" in page
@@ -67,6 +74,19 @@ def test_file_without_its_home_says_what_is_unknown_and_names_gaps(tmp_path: Pat
     assert page.count("This server has only the published file, not its home.") == 2
     assert "2 of 4 days without a complete pull of events" in " ".join(page.split())
     assert f"{FIRST + DAY:%Y-%m-%d} to {FIRST + 2 * DAY:%Y-%m-%d}" in page
+
+
+def test_a_file_of_two_services_says_that_they_are_mixed(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    for day, source in enumerate(("https://api.example.com", "sandbox:7")):
+        land(home, day, source=source)
+    merge(home)
+    with open_database(
+        home.warehouse, clock=lambda: LANDED + 2 * DAY, trust_clock=True
+    ) as database:
+        page = TestClient(Router(page_routes(database))).get("/quality").text
+    both = "https://api.example.com and embedded sandbox, seed 7, pace 1"
+    assert f'<dd class="bad"><bdi>{both}</bdi>: their histories are mixed</dd>' in page
 
 
 def test_health_is_read_at_most_once_in_15_seconds_and_errors_name_no_folder() -> None:

@@ -30,6 +30,7 @@ HARMS: dict[str, Callable[[Path], object]] = {
     "folder": _folder,
     "wrong types": lambda path: path.write_text(json.dumps({"source": 7, "format": "1"})),
     "no format": lambda path: path.write_text(json.dumps({"source": SOURCE, "format": 0})),
+    "a password": lambda path: path.write_text('{"source": "https://u:pw@x.example"}'),
     "manifest": lambda path: path.write_bytes(
         next(path.parent.glob("landing/batches/*/*.json")).read_bytes()
     ),

@@ -224,7 +224,8 @@ def test_an_export_is_pulled_completely_with_its_metadata(
 
 @pytest.mark.parametrize(
     "text", ["id,t\r\n1,a\r\n2,b\r\n", "id,t\n1,a\n2,b\n", "\ufeffid,t\n1,a\n2,b\n",
-             '"id","t"\n"1","a\n""x"""\n2,b\n', "id,t\n\n1,a\n2,b\n\n"],
+             '"id","t"\n"1","a\n""x"""\n2,b\n', "id,t\n\n1,a\n2,b\n\n",
+             'sep=;\nid;t\n1;"a\n""x"", b"\n2;b\n'],
 )  # fmt: skip
 def test_line_ends_quotes_and_a_byte_order_mark_are_read(text: str, file: Path) -> None:
     pull = pull_of(text, file)

@@ -149,7 +149,7 @@ class Handmade:
         )
         self._insert(
             "INSERT INTO every.batches BY NAME SELECT unnest($at::TIMESTAMPTZ[]) AS observed_at, "
-            "'export' AS feed, 'merged' AS status, true AS complete",
+            "'export' AS feed, 'merged' AS status, true AS complete, 'sandbox:7' AS source",
             {"at": list(pulls)},
         )
         self.at(max([item.known_from for item in versions] + list(pulls)))

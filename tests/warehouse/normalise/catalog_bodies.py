@@ -111,10 +111,11 @@ def csv_body(
     *,
     columns: Sequence[str] = EVENT_FIELDS,
     end: str = "\r\n",
-    quoting: int = csv.QUOTE_MINIMAL,
+    quoting: Any = csv.QUOTE_MINIMAL,
+    delimiter: str = ",",
 ) -> bytes:
     text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator=end, quoting=quoting)  # type: ignore[arg-type]
+    writer = csv.writer(text, lineterminator=end, quoting=quoting, delimiter=delimiter)
     writer.writerow(columns)
     writer.writerows([row.get(name, "") for name in columns] for row in rows)
     return text.getvalue().encode("utf-8", "surrogateescape")

@@ -78,12 +78,24 @@ GOOD = {
     .replace(b"\r\n", b",\r\n")
     .replace(b"updatedAt,", b"updatedAt", 1),
     "a space before quotes": csv_body(MANY).replace(b"Goes live", b' "Goes live"'),
+    "semicolons": csv_body(MANY, delimiter=";"),
+    "tabs": csv_body(MANY, delimiter="\t", end="\r"),
+    "a line sep=;": b"sep=;\r\n" + csv_body(MANY, delimiter=";"),
+    "BOM and a line sep=": b"\xef\xbb\xbfsep=;\r\n" + csv_body(MANY, delimiter=";"),
+    "a comment": b"# exported, 2026-03-02\n" + csv_body(MANY),
+    "UTF-16": csv_body(MANY, delimiter="\t").decode().encode("utf-16"),
+    "UTF-16, big end first": b"\xfe\xff" + csv_body(MANY).decode().encode("utf-16-be"),
+    "gzip of UTF-16": gzip.compress(csv_body(MANY, delimiter=";").decode().encode("utf-16")),
+    "gzip with an empty member": gzip.compress(b"") + gzip.compress(csv_body(MANY)),
+    "empty columns and rows": csv_body(MANY).replace(b"\r\n", b",,\r\n") + b",,,\r\n" * 3,
 }
 
 
 NOTES = {
     "BOM": "BOM",
     "gzip": "gzip",
+    "semicolons": "fields separated by ';'",
+    "UTF-16": "UTF-16",
     "another order": "columns in another order",
     "joined with |": "lists joined with |",
     "joined with ,": "lists joined with ,",
@@ -136,6 +148,10 @@ NO_CATALOG = {
     "gzip cut off": gzip.compress(csv_body(MANY))[:-20],
     "gzip of nothing": gzip.compress(b""),
     "NUL alone": b"\0" * 50,
+    "UTF-16 without its mark": csv_body(MANY).decode().encode("utf-16-le"),
+    "UTF-16 cut off": csv_body(MANY).decode().encode("utf-16")[:-1],
+    "a workbook": b"PK\x03\x04" + csv_body(MANY),
+    "ids that a spreadsheet rounded": csv_body([row | {"id": "1,23457E+17"} for row in MANY]),
 }
 
 

@@ -52,7 +52,7 @@ FROM (SELECT unnest(from_json($record, '{
     "flagged": "VARCHAR", "arrived": "BIGINT", "good": "BIGINT", "rejected": "BIGINT",
     "duplicates": "BIGINT", "ignored": "BIGINT", "stale": "BIGINT", "versions": "BIGINT",
     "observed_at": "TIMESTAMPTZ", "content_at": "TIMESTAMPTZ", "landed_at": "TIMESTAMPTZ",
-    "plan": "VARCHAR", "complete": "BOOLEAN", "why_incomplete": "VARCHAR",
+    "source": "VARCHAR", "plan": "VARCHAR", "complete": "BOOLEAN", "why_incomplete": "VARCHAR",
     "attested": "BOOLEAN", "date_doubt": "VARCHAR",
     "requests": "BIGINT", "rows_claimed": "BIGINT", "bytes": "BIGINT",
     "scope": {

@@ -102,6 +102,8 @@ checked AS (
         CASE
             WHEN event_id IS NULL THEN 'id: expected a text, but it is missing'
             WHEN strlen(event_id) > 200 THEN almanac_expected('id', 'at most 200 bytes', event_id)
+            -- A long number, as a spreadsheet saves it: its last digits are lost.
+            WHEN event_id LIKE '%E+__' THEN almanac_expected('id', 'all of its digits', event_id)
             WHEN status = 'cancelled' AND cancelled_at IS NULL
                 THEN almanac_expected('cancelledAt', 'an instant', cancelled_text)
             WHEN content_text IS NOT NULL AND content_of_row IS NULL

@@ -1,6 +1,7 @@
 -- Rows that can't be read, with the reason and the raw text.
 --
 --     create_rejected → reject_rows (read in Python) | reject_unread (read in SQL)
+--     → first_reject
 
 -- name: create_rejected
 -- Grain: one row per row that could not be read, at its place in the batch.
@@ -37,3 +38,7 @@ SELECT
 FROM normalised
 WHERE reason IS NOT NULL
 ORDER BY ALL
+
+-- name: first_reject
+-- Grain: one row: the first row of the batch that can't be read. Reads only.
+SELECT position, reason FROM rejected ORDER BY position LIMIT 1
