@@ -198,15 +198,9 @@ class Result:
             InvalidArgument: `path` is not a path, or Parquet can't store a column.
             OSError: the file can't be written.
         """
-        import pyarrow as pa
-
         from almanac.streams import write_parquet
 
-        file = local_path(path, "path")
-        try:
-            write_parquet([self._table], self._table.schema, file)
-        except pa.ArrowNotImplementedError as error:
-            raise InvalidArgument(f"{file} was not written: {error}") from error
+        write_parquet([self._table], self._table.schema, local_path(path, "path"))
 
     @overload
     def __getitem__(self, name: str) -> "pd.Series[Any]": ...

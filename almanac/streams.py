@@ -140,7 +140,7 @@ def write_parquet(tables: Iterable[pa.Table], schema: pa.Schema, target: Path) -
                 file.flush()
                 os.fsync(file.fileno())
         except pa.ArrowException as error:
-            raise InvalidArgument(f"{target} can't be written: {error}") from error
+            raise InvalidArgument(f"{target} was not written: {error}") from error
         part.replace(target)
     return rows
 

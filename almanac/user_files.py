@@ -286,9 +286,11 @@ def _read_header(path: Path | str, number: int, line: bytes, delimiter: str | No
     try:
         best = max(marks, key=lambda mark: len(read(mark)))
         return Header(read(best, strict=True), best, number)
-    except CsvFault as fault:
-        open_quote = CsvFault(number, "has a quote that is not closed", "A header has one line")
-        raise InvalidArgument(f"{path}: {open_quote if reader.is_open else fault}") from fault
+    except CsvFault as error:
+        fault = error
+        if line.count(b'"') % 2:
+            fault = CsvFault(number, "has a quote that is not closed", "A header has one line")
+        raise InvalidArgument(f"{path}: {fault}") from error
 
 
 def _name_columns(path: Path, given: list[str]) -> list[str]:

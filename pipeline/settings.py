@@ -58,7 +58,8 @@ _REPLACED: Final = {
     "KEEP_REQUEST_LOGS_DAYS KEEP_DELIVERIES_DAYS": "KEEP_DAYS",
     "DAILY_QUOTA POLLS_QUOTA BACKFILL_QUOTA": "RESERVE",
     "DUCKDB_THREADS NO_PROXY PUSH_MERGE_INTERVAL_S PUSH_SILENCE_H SIGNATURE_FORMS": "",
-    "KEEP_REPORTS RECEIVE_HOST RECEIVE_PATH RECEIVE_PORT SQL_MEMORY SQL_THREADS": "",
+    "KEEP_REPORTS RECEIVE_HOST RECEIVE_PATH RECEIVE_PORT": "",
+    "REPORT_DIR SQL_MEMORY SQL_THREADS": "",
 }
 REMOVED: Final = {old: new for names, new in _REPLACED.items() for old in names.split()}
 """Settings of earlier versions with their replacement; "" for an option or a constant."""

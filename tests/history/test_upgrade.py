@@ -109,12 +109,12 @@ def upgraded(
 
 
 def export_release(commit: str, folder: Path) -> None:
-    """Write the code of a release into a folder; skip, or fail in CI, if git does not have it."""
+    """Write the code of a release into a folder; skip without it in git, fail in the workflow."""
     archive = subprocess.run(["git", "archive", commit], cwd=ROOT, capture_output=True)
     if archive.returncode:
         why = f"git has no commit {commit[:8]} here ({archive.stderr.decode().strip()}): "
         why += "run the tests in a clone with the whole history (git fetch --unshallow)"
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(why)
+        (pytest.fail if os.environ.get("GITHUB_ACTIONS") else pytest.skip)(why)
     folder.mkdir()
     subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
 

@@ -161,20 +161,22 @@ def test_a_duration_of_any_unit_is_a_number_of_days(db: Database, unit: str) -> 
 
 
 def test_decimals_are_prices(tmp_path: Path) -> None:
-    values = [Decimal("1.10"), None, Decimal("5.80")]
+    days = [*DAYS, at(8)]
+    values = [Decimal("1.10"), Decimal("2.20"), None, Decimal("5.80")]
     duckdb.sql(
-        "COPY (SELECT unnest([TIMESTAMP '2026-03-02', '2026-03-04', '2026-03-06']) AS ts, "
-        "unnest([1.10::DECIMAL(10, 2), NULL, 5.8]) AS BTC) TO '" + str(tmp_path / "p.parquet") + "'"
+        "COPY (SELECT unnest([TIMESTAMP '2026-03-02', '2026-03-04', '2026-03-06', '2026-03-08']) "
+        "AS ts, unnest([1.10::DECIMAL(10, 2), 2.2, NULL, 5.8]) AS BTC) "
+        f"TO '{tmp_path / 'p.parquet'}'"
     )
     frames: list[Any] = [
-        pd.DataFrame({"ts": DAYS, "BTC": values}),
-        pa.table({"ts": DAYS, "BTC": pa.array(values, pa.decimal128(10, 2))}),
-        pl.DataFrame({"ts": DAYS, "BTC": values}),
+        pd.DataFrame({"ts": days, "BTC": values}),
+        pa.table({"ts": days, "BTC": pa.array(values, pa.decimal128(10, 2))}),
+        pl.DataFrame({"ts": days, "BTC": values}),
         tmp_path / "p.parquet",
     ]
     long = [frame.assign(coin="BTC", close=frame.pop("BTC")) for frame in (frames[0].copy(),)]
     for frame in frames + long:
-        np.testing.assert_array_equal(read_prices(frame).close[:, 0], [1.1, np.nan, 5.8])
+        np.testing.assert_array_equal(read_prices(frame).close[:, 0], [1.1, 2.2, np.nan, 5.8])
 
 
 COUNT = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}

@@ -88,7 +88,7 @@ POINTS = [
     *(("events", "page", number) for number in (1, 4, 7)),
     ("events", "before", 0),
     ("events", "after", 0),
-    ("coins", "page", 16),
+    ("coins", "page", 15),
     ("cancellations", "page", 2),
 ]
 
