@@ -31,7 +31,7 @@ from tests.test_cli import ALMANAC, ROOT, almanac_here, environment
 from warehouse.history.merge import merge
 from warehouse.home import Home
 
-RELEASES: Final = {"0.1.0": "add9caee3aaf246346ea387bbacd530ec32ffe1e"}
+RELEASES: Final = {"0.1.0": "be74a04d95c1fd685a190e87a9c26b2243baf54d"}
 """The commit of each release. CONTRIBUTING.md says when to add one."""
 PULLS: Final = (datetime(2018, 3, 1, 12, tzinfo=UTC), datetime(2018, 3, 8, 12, tzinfo=UTC))
 SECRET: Final = "whsec_of-the-tests-0123456789"
