@@ -544,7 +544,7 @@ INTERNAL_MACROS: Final = tuple(
         "date_exact",
         "days_until",
         *("day_of", "midnight", "shown", "refused"),
-        *("first_day", "last_day", "shift", "is_within", "move_kind"),
+        *("first_day", "end_day", "shift", "is_within", "move_kind"),
         *("most_lead", "least_lead"),
         *("was_known", "was_at_risk"),
         *("span", "no_span", "after", "distance_from"),

@@ -15,7 +15,7 @@ from tests.warehouse.answers.seeded import day, seeded
 from warehouse.queries import QueryRefused, connect, run_sql
 from warehouse.schema import ddl
 from warehouse.schema.tables import COINS
-from warehouse.schema.views import COINS_AS_OF, EVENTS_AS_OF
+from warehouse.schema.views import COINS_AS_OF, EVENTS_AS_OF, VIEWS
 
 VERSIONS = [
     seeded(0, 1, day(0)),
@@ -219,6 +219,13 @@ def test_changes_since_an_instant_have_both_values(connection: duckdb.DuckDBPyCo
     # What became known at the instant itself is not after it.
     assert rows(connection, sql.format("2026-03-02 06:00")) == [cancelled]
     assert rows(connection, sql.format("2026-03-04 06:00")) == []
+
+
+def test_each_view_of_an_attached_file_has_an_answer_by_its_full_name(warehouse: Path) -> None:
+    with duckdb.connect() as session:
+        session.execute(f"ATTACH '{warehouse}' AS published (READ_ONLY)")
+        for view in VIEWS:
+            session.execute(f"SELECT count(*) FROM published.{view.name}").fetchall()
 
 
 WINDOWS = [

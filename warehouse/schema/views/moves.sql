@@ -12,11 +12,12 @@ CREATE MACRO _almanac.first_day(starts, exactness, first, since) AS CASE
     ELSE _almanac.day_of(first)
 END
 
--- name: macro_last_day
--- Grain: a macro of one value, the last UTC day on which an event may begin.
+-- name: macro_end_day
+-- Grain: a macro of one value, the last UTC day on which an event may begin. DuckDB has a function
+-- last_day: of this name, a macro would not be found inside another one of an attached file.
 -- Parameters: starts, exactness; before, its begins_by.
 -- Run twice: fails; it is made once in a new file.
-CREATE MACRO _almanac.last_day(starts, exactness, before) AS CASE
+CREATE MACRO _almanac.end_day(starts, exactness, before) AS CASE
     WHEN exactness IN ('month', 'quarter', 'year') THEN _almanac.day_of(before) - 1
     ELSE _almanac.day_of(starts)
 END
@@ -75,7 +76,7 @@ END
 -- Run twice: fails; it is made once in a new file.
 CREATE MACRO _almanac.most_lead(starts, exactness, before, since) AS coalesce(
     _almanac.days_until(starts, exactness, since),
-    _almanac.last_day(starts, exactness, before) - _almanac.day_of(since)
+    _almanac.end_day(starts, exactness, before) - _almanac.day_of(since)
 )::DOUBLE
 
 -- name: macro_least_lead

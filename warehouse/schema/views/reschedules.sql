@@ -35,10 +35,10 @@ FROM (
             AS both_instant,
         (
             _almanac.first_day(new_date, new_date_precision, new_earliest, known_from)
-            - _almanac.last_day(old_date, old_date_precision, old_begins_by)
+            - _almanac.end_day(old_date, old_date_precision, old_begins_by)
         )::DOUBLE AS least_days,
         (
-            _almanac.last_day(new_date, new_date_precision, new_begins_by)
+            _almanac.end_day(new_date, new_date_precision, new_begins_by)
             - _almanac.first_day(old_date, old_date_precision, old_earliest, known_from)
         )::DOUBLE AS most_days
     FROM (
