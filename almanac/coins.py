@@ -91,6 +91,8 @@ def resolve_texts(
 
 def resolve_coins(reader: Reader, wanted: str | Coin | Iterable[str | Coin]) -> list[Coin]:
     """Return the coin of each text, as `resolve_texts`; a `Coin` stands for itself."""
+    if isinstance(wanted, Mapping):
+        raise InvalidArgument(f"coins={wanted!r}: expected coins, such as list(coins.values())")
     if isinstance(wanted, (str, Coin)) or not isinstance(wanted, Iterable):
         wanted = [wanted]
     each = list(wanted)

@@ -385,8 +385,11 @@ class Database(EventQueries, Joins):
 
         Raises: as `events`.
         """
+        top = to_python_number(top)
         if top is not None and (isinstance(top, bool) or not isinstance(top, int) or top < 1):
             raise InvalidArgument(f"top={top!r}; expected a rank, 1 or more")
+        if as_of is None:
+            raise InvalidArgument("as_of=None; expected 'now' or a timestamp")
         with self._reader.pinned():
             at = read_known_at(self._reader, as_of, "as_of")
             return self._reader.result(_SQL["universe"], {"at": at, "top": top})

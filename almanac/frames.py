@@ -234,12 +234,14 @@ def _count_microseconds(numbers: Any, name: str, unit: TimeUnit | None) -> Any:
 
     if wrong := [each for each in ends if unit is None or not lies_within(each, unit)]:
         fitting = [each for each in _US_IN if lies_within(wrong[0], each)]
-        advice = f". For numbers such as {wrong[0]}, name their unit: unit={[*fitting, 's'][0]!r}"
+        advice = f". {wrong[0]} fits no unit since 1970; a day is a text, such as '20260302'"
+        if fitting:
+            advice = f". For numbers such as {wrong[0]}, name their unit: unit={fitting[0]!r}"
         if unit is None:
             raise refuse_type(name, numbers.type, "timestamps", advice)
         raise InvalidArgument(
             f"the column {name!r} has {wrong[0]}, which with unit={unit!r} is not within the years "
-            f"{_YEARS[0]} to {_YEARS[1]}" + (advice if fitting else "")
+            f"{_YEARS[0]} to {_YEARS[1]}{advice}"
         )
     if pa.types.is_floating(numbers.type):
         numbers, unit = pc.round(pc.multiply(numbers, _US_IN[unit or "us"])), "us"

@@ -49,14 +49,9 @@ def show_problems(problems: "Iterable[BatchProblem]", *, on: Console = people) -
         on.print(str(problem), soft_wrap=True)
 
 
-def _show_wait(wait: str) -> None:
-    # Above the progress bar if there is one.
-    warnings.print(wait, soft_wrap=True)
-
-
 def show_waits() -> None:
     """Print on standard error the reason and length of a wait."""
-    waits.listen(_show_wait)
+    waits.listen(lambda wait: warnings.print(wait, soft_wrap=True))
 
 
 def describe_quota(remaining: int | None, quota: int | None, *, is_unlimited: bool) -> str:

@@ -344,9 +344,9 @@ class CsvSource:
         return None if reader.fault or reader.has_nul else found
 
 
-def read_chunks(path: Path, opener: Callable[..., Any] = open) -> Iterator[bytes]:
+def read_chunks(path: Path) -> Iterator[bytes]:
     """Yield the bytes of a file."""
-    with opener(path, "rb") as file:
+    with path.open("rb") as file:
         while chunk := file.read(CHUNK_BYTES):
             yield chunk
 

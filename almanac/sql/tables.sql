@@ -53,7 +53,7 @@ SELECT * FROM coins ORDER BY rank NULLS LAST, slug
 -- name: universe
 -- Grain: one row per coin that was listed at $at, by rank; with $top, ranks up to it.
 -- Parameters: $at; $top, or NULL. Run twice: the same rows.
-SELECT * FROM universe($at::TIMESTAMPTZ, top := $top::INTEGER)
+SELECT * FROM universe($at::TIMESTAMPTZ, top := $top::DOUBLE)
 
 -- name: all_categories
 -- Grain: one row per editorial category or category of any event, by name.

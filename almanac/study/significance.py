@@ -6,7 +6,7 @@ A parametric test takes one number a row (a cumulated abnormal return) and retur
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -88,8 +88,9 @@ def mean_correlation(returns: Returns, windows: Windows, unit: Integers | None =
     sums = np.zeros((len(bars), windows.spans.estimation))
     own = 0.0
     for place, scaled in parts:
-        starts = _starts(group[place])
-        sums[group[place][starts]] += np.add.reduceat(scaled, starts, axis=0)
+        placed = group[place]
+        starts = np.flatnonzero(np.diff(placed, prepend=placed[0] - 1))
+        sums[placed[starts]] += np.add.reduceat(scaled, starts, axis=0)
         own += float((scaled**2).mean(axis=1).sum())
     total = float((sums**2).mean(axis=1).sum()) - own
     every = range(int(bars[0]), int(bars[-1]) + 1)
@@ -118,11 +119,6 @@ def _products(bars: Integers, sums: Floats, apart: int) -> float:
         is_pair = bars[after] == bars + apart
         first, second = sums[is_pair, apart:], sums[after[is_pair], :common]
     return float(np.einsum("ij,ij->", first, second).item() / common)
-
-
-def _starts(groups: Any) -> Any:
-    """Return where each run of equal numbers starts."""
-    return np.flatnonzero(np.diff(groups, prepend=groups[0] - 1))
 
 
 def _t(values: Floats) -> float:

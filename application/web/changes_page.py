@@ -95,7 +95,8 @@ def show_changes(request: SiteRequest, places: tuple[int, int] | None = None) ->
     }
     counts = {row["kind"]: row for row in request.reader.rows(_SQL["count_changes"], filters)}
     found = [name for name in IN_ORDER if name in counts]
-    listed = [kind] if kind else [name for name in found if not _is_flood(name, counts[name])]
+    is_flood = counts.get("revealed", {"events": 0})["events"] > _FLOOD
+    listed = [kind] if kind else [name for name in found if name != "revealed" or not is_flood]
     total = counts[kind]["changes"] if kind in counts else 0
     pages = ceil(total / ON_A_PAGE) if kind else 1
     if page > max(pages, 1):
@@ -156,10 +157,6 @@ def _read_period(request: SiteRequest) -> tuple[str | None, datetime, datetime]:
         since = row["observed_at"] or request.pulls.first or until
         return last, since, until
     return last, subtract_time(until, timedelta(days=int(last.removesuffix("d")))), until
-
-
-def _is_flood(kind: str, counted: dict[str, Any]) -> bool:
-    return kind == "revealed" and counted["events"] > _FLOOD
 
 
 def _list_changes(

@@ -46,21 +46,15 @@ def sign(
     """
     timestamp = str(int(at.timestamp()))
     stamped = form == "t,v1"
-    digests = [
-        f"v1={_stamped_digest(secret, timestamp, body)}" if stamped else _hex_digest(secret, body)
-        for secret in secrets
-    ]
+    message = timestamp.encode() + b"." + body if stamped else body
+    digests = [_hex_digest(secret, message) for secret in secrets]
     if not digests:
         raise ValueError("sign() needs at least one secret, got none")
-    return ",".join([f"t={timestamp}", *digests] if stamped else digests)
+    return ",".join([f"t={timestamp}", *(f"v1={each}" for each in digests)] if stamped else digests)
 
 
 def _hex_digest(secret: str, message: bytes) -> str:
     return hmac.new(secret.encode(), message, hashlib.sha256).hexdigest()
-
-
-def _stamped_digest(secret: str, timestamp: str, body: bytes) -> str:
-    return _hex_digest(secret, timestamp.encode() + b"." + body)
 
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -145,7 +139,8 @@ class Verifier:
         """
         claim = self._claim(headers)
         matches = self._matches(claim, body)
-        if _could_be_of_another_form(body) or not matches:
+        # A body of another form may begin with `<seconds>.` or `<id>.<seconds>.`.
+        if _OTHER_MESSAGE.match(body[:_OTHER_MESSAGE_BYTES]) or not matches:
             raise SignatureRejected("mismatch")
         off_s = 0.0 if claim.seconds is None else abs(now.timestamp() - claim.seconds)
         if off_s > SIGNATURE_TOLERANCE_S:
@@ -268,8 +263,3 @@ def _seconds(stamp: bytes) -> int:
     if _SECONDS.fullmatch(stamp) is None:
         raise SignatureRejected("malformed")
     return int(stamp)
-
-
-def _could_be_of_another_form(body: bytes) -> bool:
-    """Whether a body begins with `<seconds>.` or `<id>.<seconds>.`, as other forms sign it."""
-    return _OTHER_MESSAGE.match(body[:_OTHER_MESSAGE_BYTES]) is not None

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -155,5 +156,13 @@ def test_a_universe_needs_a_complete_pull_and_a_rank(story: HandmadeHome) -> Non
         for top in (0, True, "9"):
             with pytest.raises(almanac.InvalidArgument, match="top="):
                 db.universe("2026-03-02 06:00", top=top)  # type: ignore[arg-type]
+        first: Any = np.int64(1)
+        assert [row["coin"] for row in db.universe("2026-03-02 06:00", first)] == ["bitcoin"]
+        with pytest.raises(almanac.InvalidArgument, match="as_of=None"):
+            db.universe(None)  # type: ignore[arg-type]
+        with pytest.raises(almanac.QueryRefused, match="universe: top is 0; expected a rank"):
+            db.sql("FROM universe('2026-03-02 06:00', top := 0)")
+        with pytest.raises(almanac.InvalidArgument, match="expected coins, such as"):
+            db.blackouts(as_of="each", min_impact=None, coins={"tron": "slug:bitcoin"})
         with pytest.raises(almanac.InvalidArgument, match="still to come"):
             db.universe("2999-01-01")

@@ -60,8 +60,6 @@ _COMPARED: Final = {
     "versions_now": "event_versions",
 }
 """The versions of a refold, and those that were published before it."""
-_EARLIER_FORMAT: Final = ("lake", ".spare-warehouse.duckdb")
-"""Parts of a home of an earlier format. A rebuilt home does not need them."""
 
 
 @dataclass(slots=True)
@@ -205,8 +203,6 @@ def _merge(
                 failed[error.batch_id] = error.why
             else:
                 raise
-    if report.is_published and plan.why_rebuilt is not None:
-        _remove_earlier_format(home)
     if home.warehouse.exists():
         _keep_checkpoints(home, plan, report.days, is_replay=is_replay)
         report.bytes = home.warehouse.stat().st_size
@@ -474,15 +470,6 @@ def _keep_checkpoints(home: Home, plan: MergePlan, folded: list[date], *, is_rep
     if is_replay:
         days &= set(folded)
     checkpoints.keep_only(home, checkpoints.choose_days(days))
-
-
-def _remove_earlier_format(home: Home) -> None:
-    for name in _EARLIER_FORMAT:
-        path = home.root / name
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
 
 
 def check(file: NextFile, batch_ids: list[str] | None) -> None:

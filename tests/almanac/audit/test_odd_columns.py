@@ -235,6 +235,8 @@ def test_numbers_are_timestamps_with_a_unit_and_refused_without(
             ask(db, door, frame)
         with pytest.raises(InvalidArgument, match=f"2000 to 2200.*unit='{unit}'"):
             ask(db, door, frame, unit="us" if unit == "s" else "s")
+    with pytest.raises(InvalidArgument, match="20260302 fits no unit since 1970; a day is a"):
+        ask(db, door, make_frame(column, [20260302] * len(DAYS), **others))
     frame = make_frame(column, [int(day.timestamp()) * 1_000 for day in DAYS], **others)
     if door != "features":
         pq.write_table(pa.Table.from_pandas(frame), tmp_path / "rows.parquet")

@@ -102,7 +102,7 @@ def test_the_method_gives_the_rows_of_the_macro(tmp_path: Path) -> None:
     versions.append(replace(versions[0], version=2, known_from=SEEN + 3 * DAY, status="cancelled"))
     file = publish_by_hand(tmp_path / "warehouse.duckdb", versions, pulls=[SEEN, LAST_PULL])
     with almanac.open(file, clock=lambda: LAST_PULL) as db:
-        rows = db.date_survival(days=7).rows()
+        rows = db.date_survival(days=[7, 7]).rows()
         assert [(row["category"], row["date_precision"]) for row in rows] == [
             *((None, None), (None, "day"), ("AMA", None), ("AMA", "day"))
         ]

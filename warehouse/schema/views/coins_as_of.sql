@@ -68,13 +68,17 @@ WHERE refusal IS NOT NULL
 
 -- name: macro_universe
 -- Grain: one row per coin that is listed at the instant `ts`, by rank, those without one last; with `top`,
--- those with a rank up to it. An error for an instant without an answer, as coins_as_of.
+-- those with a rank up to it. An error for an instant without an answer, as coins_as_of, and for a `top`
+-- below 1.
 -- Parameters: ts, an instant as in events_as_of; top, a rank, or NULL for every coin.
 -- Run twice: fails; it is made once in a new file.
 CREATE MACRO universe(ts, top := NULL) AS TABLE
 SELECT coin, symbol, name, rank, tracked
 FROM coins_as_of(ts)
-WHERE listed AND (top IS NULL OR rank <= top)
+WHERE listed AND (top IS NULL OR rank <= CASE
+    WHEN top::DOUBLE >= 1 THEN top::DOUBLE
+    ELSE error('universe: top is ' || top::VARCHAR || '; expected a rank, 1 or more')
+END)
 ORDER BY rank NULLS LAST, coin
 
 -- name: macro_event_coins_as_of

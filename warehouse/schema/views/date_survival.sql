@@ -171,7 +171,7 @@ FROM (
             sum(leaving / (at_risk * nullif(at_risk - leaving, 0))) FILTER (age <= after_days)
                 AS greenwood
         FROM steps
-        CROSS JOIN (SELECT unnest(ages) AS after_days FROM given)
+        CROSS JOIN (SELECT unnest(list_distinct(ages)) AS after_days FROM given)
         GROUP BY category, date_precision, after_days
     )
 )
