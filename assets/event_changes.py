@@ -7,15 +7,16 @@ Each step that merges records the totals of the days that got batches or changed
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from datetime import date
 from typing import Final
 
 import dagster as dg
+import duckdb
 
-from assets.landed import LANDED
+from assets.landed import LANDED, DayResults, day_check, log_day_results, summarise_days
 from assets.landed_calendar import NAME as LANDED_CALENDAR
-from assets.layout import FRESHNESS, WAREHOUSE_POOL, Layout, day_asset, list_run_days, step_failure
+from assets.layout import WAREHOUSE_POOL, Layout, day_asset, list_run_days, step_failure
 from assets.metadata import (
     SQL,
     Metadata,
@@ -37,6 +38,8 @@ from warehouse.schema.tables import EVENT_VERSIONS
 from warehouse.sql import literal
 
 ONE_ROW_PER_VERSION: Final = "one_row_per_version"
+FEW_REJECTS: Final = "few_rejects"
+_REJECTED_MAX: Final = 0.01
 _RECORDED: Final = "recorded_days.json"
 _YESTERDAY: Final = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)
 
@@ -59,24 +62,27 @@ def event_changes(layout: Layout) -> dg.AssetsDefinition:
             dg.AssetDep(layout.key(CHANGES), partition_mapping=_YESTERDAY),
         ],
         code_version=code_version(),
-        freshness_policy=FRESHNESS,
         metadata={
             "dagster/column_schema": column_schema(
                 column for column in EVENT_VERSIONS.columns if column.name in CHANGES_COLUMNS
             )
         },
         check_specs=[
-            dg.AssetCheckSpec(
+            day_check(
+                layout,
+                CHANGES,
                 ONE_ROW_PER_VERSION,
-                asset=layout.key(CHANGES),
+                "The file of the day has each (event_id, version) once, only versions that became "
+                "known on the day, and as many as its batches added.",
                 blocking=True,
-                description="The file of the day has each (event_id, version) once, only versions "
-                "that became known on the day, and as many as its batches added.",
-            )
+            ),
+            day_check(
+                layout, CHANGES, FEW_REJECTS, "At most 1 % of the day's rows could not be read."
+            ),
         ],
     )
-    def changes(context: dg.AssetExecutionContext) -> dg.MaterializeResult:  # type: ignore[type-arg]
-        return record_changes(
+    def changes(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
+        yield from record_changes(
             context, layout.resource(context, "catalog"), layout.resource(context, "home")
         )
 
@@ -90,8 +96,8 @@ def code_version() -> str:
 
 def record_changes(
     context: dg.AssetExecutionContext, catalog: LazySession, home: Home
-) -> dg.MaterializeResult[None]:
-    """Merge or refold the days of a run, and record each of them.
+) -> Iterator[dg.MaterializeResult[None]]:
+    """Merge or refold the days of a run, and record each of them with the results of its checks.
 
     Raises:
         dg.Failure: as `fold`.
@@ -105,36 +111,51 @@ def record_changes(
     for day in days:
         context.add_asset_metadata(_metadata_of(home, day, report), partition_key=day.isoformat())
     record_other_days(context, context.asset_key, home, report, recorded=days)
-    return dg.MaterializeResult(
-        data_version=_version_of(home, days), check_results=[check_days(home, days)]
+    results = check_days(home, days)
+    yield dg.MaterializeResult(
+        data_version=_version_of(home, days), check_results=summarise_days(results)
     )
+    if len(days) > 1:
+        log_day_results(context, context.asset_key, results)
 
 
-def check_days(home: Home, days: Collection[date]) -> dg.AssetCheckResult:
-    """Check the files of some days for the blocking asset check."""
-    wrong = list[str]()
-    versions = 0
+def check_days(home: Home, days: Collection[date]) -> DayResults:
+    """Check the files and the accounts of some days."""
     with home.connect() as connection:
-        for day in sorted(_read_contents(home).keys() & {*days}):
-            path = home.parquet.path(partition_name(CHANGES, day.isoformat()))
-            rows = different = others = 0
-            if path.exists():  # A day without a version has no file.
-                facts = {"file": literal(path), "day": day}
-                found = connection.execute(SQL["check_day_file"], facts).fetchall()
-                ((rows, different, others),) = found
-            records = read_records(home.warehouse, since=day, until=day)
-            added = sum(record["versions"] for record in records.values())
-            versions += rows
-            if not rows == different == added or others:
-                wrong.append(
-                    f"{day}: {rows} rows, {different} different versions, {others} of "
-                    f"other days, {added} added by batches"
-                )
-    metadata: Metadata = {"versions": versions}
-    if wrong:
-        metadata["wrong days"] = "\n".join(wrong)
-        metadata["next step"] = "almanac verify --deep, then almanac replay"
-    return dg.AssetCheckResult(passed=not wrong, check_name=ONE_ROW_PER_VERSION, metadata=metadata)
+        return {day: _check_day(home, connection, day) for day in sorted(days)}
+
+
+def _check_day(
+    home: Home, connection: duckdb.DuckDBPyConnection, day: date
+) -> Sequence[dg.AssetCheckResult]:
+    path = home.parquet.path(partition_name(CHANGES, day.isoformat()))
+    rows = different = others = 0
+    if path.exists():  # A day without a version has no file.
+        facts = {"file": literal(path), "day": day}
+        ((rows, different, others),) = connection.execute(SQL["check_day_file"], facts).fetchall()
+    records = read_records(home.warehouse, since=day, until=day).values()
+    added, arrived, rejected = (
+        sum(record[name] for record in records) for name in ("versions", "arrived", "rejected")
+    )
+    is_right = rows == different == added and not others
+    wrong = (
+        f"{rows} rows, {different} different versions, {others} of other days, {added} added by "
+        "batches: almanac verify --deep, then almanac replay"
+    )
+    return (
+        dg.AssetCheckResult(
+            check_name=ONE_ROW_PER_VERSION,
+            passed=is_right,
+            description=None if is_right else wrong,
+            metadata={"versions": rows},
+        ),
+        dg.AssetCheckResult(
+            check_name=FEW_REJECTS,
+            passed=rejected <= arrived * _REJECTED_MAX,
+            severity=dg.AssetCheckSeverity.WARN,
+            metadata={"arrived": arrived, "rejected": rejected},
+        ),
+    )
 
 
 def _read_contents(home: Home) -> dict[date, str]:
@@ -159,8 +180,8 @@ def record_other_days(
     *,
     recorded: Collection[date] = (),
 ) -> None:
-    """Record the days changed by this merge, or by a merge outside Dagster, except days in
-    `recorded`.
+    """Record the days changed by this merge, or by a merge outside Dagster, with the results of
+    their checks, except days in `recorded`.
 
     `changes` is the key of the asset of the changes. Call this after a merge.
     """
@@ -174,16 +195,22 @@ def record_other_days(
         # The home has no record of its days yet: only this merge counts.
         new = {day.isoformat() for day in report.days}
         before = {day: state for day, state in states.items() if day not in new}
-    for day, content in contents.items():
-        if day not in recorded and before.get(day.isoformat()) != states[day.isoformat()]:
-            context.log_event(
-                dg.AssetMaterialization(
-                    changes,
-                    partition=day.isoformat(),
-                    metadata=_metadata_of(home, day, report),
-                    tags={"dagster/data_version": content},
-                )
+    others = {
+        day: content
+        for day, content in contents.items()
+        if day not in recorded and before.get(day.isoformat()) != states[day.isoformat()]
+    }
+    for day, content in others.items():
+        context.log_event(
+            dg.AssetMaterialization(
+                changes,
+                partition=day.isoformat(),
+                metadata=_metadata_of(home, day, report),
+                tags={"dagster/data_version": content},
             )
+        )
+    if others:
+        log_day_results(context, changes, check_days(home, others))
     if states != noted:
         put_note(home.state_storage, _RECORDED, states)
 

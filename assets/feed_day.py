@@ -11,6 +11,7 @@ from typing import Final
 from catalog.contract.plans import PLANS
 from resources.errors import Defer
 from resources.session import (
+    NOT_IN_PLAN,
     OPTIONAL,
     FeedPull,
     LazySession,
@@ -125,7 +126,7 @@ def landed_feed_day(
         return FeedDay(feed, day, NONE_ARRIVED, rows=0, why_empty=_why_none_arrived(landing))
     plans = {batch.plan for batch in of_day}
     if plans and all(name in PLANS and plan_lacks(PLANS[name], feed) for name in plans):
-        return FeedDay(feed, day, f"not in the plan {', '.join(sorted(plans))} of that day", rows=0)
+        return FeedDay(feed, day, f"{NOT_IN_PLAN} {', '.join(sorted(plans))} of that day", rows=0)
     if of_day and (feed in OPTIONAL or not alone):
         return FeedDay(feed, day, "not received on that day; the other feeds were", rows=0)
     raise DayNotLanded(

@@ -7,18 +7,24 @@ service sends only today's data.
 import logging
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from datetime import date
-from typing import Final
+from datetime import date, timedelta
+from typing import Any, Final
 
 import dagster as dg
 
+# Not public. Without it, Dagster hides the result of a check that a step reports for another day
+# than that of its run (https://github.com/dagster-io/dagster/issues/17005).
+from dagster._core.definitions.asset_checks.asset_check_evaluation import (
+    AssetCheckEvaluationTargetMaterializationData,
+)
+
+from almanac.safe_text import plain_line
 from assets.feed_day import FROM_INBOX, NEVER_PULLED, USUAL, DayNotLanded, FeedDay, pull_or_reuse
 from assets.layout import (
     CATALOG_POOL,
-    FRESHNESS,
     INBOX_POOL,
     Layout,
     day_asset,
@@ -26,32 +32,42 @@ from assets.layout import (
     record_days,
     step_failure,
     unexpected_errors_fail,
+    without_beta_warnings,
 )
 from assets.metadata import LANDED_COLUMNS, Metadata, column_schema, log_problems, pull_metadata
 from resources.errors import CatalogError
 from resources.inbox import Inbox
 from resources.request_log import DeferredPulls, RefusedFeed, RefusedFeeds, make_deferral_note
-from resources.session import LazySession
+from resources.session import NOT_IN_PLAN, LazySession
 from resources.waits import listening
 from warehouse.batch_problems import list_landed_problems
 from warehouse.clock import utc_now
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
-from warehouse.landing.batches import FORMAT, Feed
+from warehouse.landing.batches import FORMAT, Feed, Manifest, parse_feed
+from warehouse.landing.landing import Landing
 
 GROUP: Final = "landing"
+COMPLETE_DAY: Final = "complete_day"
+_FEWER_MIN: Final = 10
+"""A smaller decrease from one day to the next is chance, even if it is more than half."""
+DayResults = Mapping[date, Sequence[dg.AssetCheckResult]]
+"""The results of the checks of each day of a run."""
 
 
 def land(
     feed: Feed, context: dg.AssetExecutionContext, catalog: LazySession, home: Home
-) -> dg.MaterializeResult[None]:
+) -> DayResults:
     """Pull or reuse a feed on every day of the run; each day has its own metadata.
+
+    Returns the results of the checks of a feed that is pulled.
 
     Raises:
         dg.Failure: a pull failed, or some days of the run were never landed. The other days stay
             recorded.
     """
     metadata_of_days: dict[date, Metadata] = {}
+    results: dict[date, list[dg.AssetCheckResult]] = {}
     not_landed: list[DayNotLanded] = []
     days = list_run_days(context)
     arrived = _land_inbox(context, catalog, home, days) if feed in NEVER_PULLED else {}
@@ -71,6 +87,8 @@ def land(
         if feed_day.outcome not in USUAL:
             context.log.info("%s, %s: %s", feed, day, feed_day.outcome)
         metadata_of_days[day] = _metadata_of(feed_day, catalog, arrived)
+        if feed not in NEVER_PULLED:
+            results[day] = [check_day(feed_day, home)]
     if not_landed:
         record_days(context, metadata_of_days)
         others = f" {len(not_landed) - 1} other days of the range have no batch either."
@@ -78,7 +96,115 @@ def land(
         raise dg.Failure(text, allow_retries=False)
     for day, metadata in metadata_of_days.items():
         context.add_asset_metadata(metadata, partition_key=day.isoformat())
-    return dg.MaterializeResult()
+    return results
+
+
+def check_day(feed_day: FeedDay, home: Home) -> dg.AssetCheckResult:
+    """Check that a feed was pulled completely on a day, with as many rows as the day before."""
+    feed, day, why = feed_day.feed, feed_day.day, ""
+    found = _list_complete(home.landing, feed, day)
+    is_lacking = feed_day.outcome.startswith(NOT_IN_PLAN)
+    is_excused = is_lacking or feed in RefusedFeeds(home.state_storage).all()
+    if not found and not is_excused:
+        why = f"No complete pull: {plain_line(feed_day.outcome)}"
+    counts = _count_rows(found)
+    before = _count_rows(_list_complete(home.landing, feed, day - timedelta(days=1)))
+    for scope, rows in counts.items():
+        fewer = before.get(scope, 0) - rows
+        if fewer >= _FEWER_MIN and fewer > rows:
+            why = f"{rows:,} rows, {before[scope]:,} the day before"
+    return dg.AssetCheckResult(
+        check_name=COMPLETE_DAY,
+        passed=not why,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=why or None,
+        metadata={"rows": max(counts.values(), default=0)},
+    )
+
+
+def _list_complete(landing: Landing, feed: Feed, day: date) -> list[Manifest]:
+    ids = (batch_id for batch_id in landing.batch_ids(day=day) if parse_feed(batch_id) == feed)
+    return [batch for batch in landing.readable(ids)[0] if batch.complete]
+
+
+def _count_rows(batches: list[Manifest]) -> dict[object, int]:
+    """Return the announced rows of the widest pull of each kind of scope, which are comparable."""
+    counts = dict[object, int]()
+    for batch in batches:
+        asked = batch.scope
+        kind = (batch.plan, asked.lower is None, asked.upper is None, asked.coins, asked.categories)
+        counts[kind] = max(counts.get(kind, 0), batch.rows_claimed or 0)
+    return counts
+
+
+def day_check(
+    layout: Layout, asset: str, name: str, meaning: str, **given: Any
+) -> dg.AssetCheckSpec:
+    """Return the spec of a check with a result for each observed day."""
+    with without_beta_warnings():
+        return dg.AssetCheckSpec(
+            name,
+            asset=layout.key(asset),
+            description=meaning,
+            partitions_def=layout.observed_days,
+            **given,
+        )
+
+
+def summarise_days(results: DayResults) -> list[dg.AssetCheckResult]:
+    """Return one result of each check for the run: of its day, or whether all days passed."""
+    if len(results) == 1:
+        return [each for of_day in results.values() for each in of_day]
+    summaries = []
+    for of_all_days in zip(*results.values(), strict=True):
+        failed = [
+            f"{day}" for day, each in zip(results, of_all_days, strict=True) if not each.passed
+        ]
+        summaries.append(
+            dg.AssetCheckResult(
+                check_name=of_all_days[0].check_name,
+                passed=not failed,
+                severity=of_all_days[0].severity,
+                description=f"Failed: {', '.join(failed)}" if failed else None,
+            )
+        )
+    return summaries
+
+
+def log_day_results(
+    context: dg.AssetExecutionContext, key: dg.AssetKey, results: DayResults
+) -> None:
+    """Log the results of days that were recorded, since Dagster only knows the day of the run."""
+    for day, of_day in results.items():
+        for result in of_day:
+            evaluation = evaluate_day(context.instance, key, day, result)
+            context.log_event(evaluation)
+
+
+def evaluate_day(
+    instance: dg.DagsterInstance, key: dg.AssetKey, day: date, result: dg.AssetCheckResult
+) -> dg.AssetCheckEvaluation:
+    """Return a result as an event of a day, for the newest materialisation of this day."""
+    of_day = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[day.isoformat()])
+    records = instance.fetch_materializations(of_day, limit=1).records
+    target = None
+    if records:
+        target = AssetCheckEvaluationTargetMaterializationData(
+            storage_id=records[0].storage_id,
+            run_id=records[0].run_id,
+            timestamp=records[0].timestamp,
+        )
+    assert result.check_name is not None
+    return dg.AssetCheckEvaluation(
+        asset_key=key,
+        check_name=result.check_name,
+        passed=result.passed,
+        metadata=result.metadata,
+        target_materialization_data=target,
+        severity=result.severity,
+        description=result.description,
+        partition=day.isoformat(),
+    )
 
 
 def _log_waits(log: logging.Logger) -> AbstractContextManager[None]:
@@ -200,6 +326,11 @@ def landed_assets(layout: Layout) -> list[dg.AssetsDefinition]:
 
 def _landed(layout: Layout, feed: Feed, kind: str, description: str) -> dg.AssetsDefinition:
     is_pulled = feed not in NEVER_PULLED
+    meaning = (
+        "A complete pull was landed on the day, with at least half the rows of the day before. "
+        "Passes if the plan lacks the feed."
+    )
+    checks = [day_check(layout, name_asset(feed), COMPLETE_DAY, meaning)]
 
     @day_asset(
         layout,
@@ -210,12 +341,15 @@ def _landed(layout: Layout, feed: Feed, kind: str, description: str) -> dg.Asset
         description=description,
         code_version=str(FORMAT),
         retry_policy=layout.retry_policy,
-        freshness_policy=FRESHNESS if is_pulled else None,
         metadata={"dagster/column_schema": column_schema(LANDED_COLUMNS[feed])},
+        check_specs=checks if is_pulled else None,
     )
-    def landed(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+    def landed(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
         catalog, home = layout.resource(context, "catalog"), layout.resource(context, "home")
         with unexpected_errors_fail():
-            return land(feed, context, catalog, home)
+            results = land(feed, context, catalog, home)
+        yield dg.MaterializeResult(check_results=summarise_days(results))
+        if len(results) > 1:
+            log_day_results(context, context.asset_key, results)
 
     return landed

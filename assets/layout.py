@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
 from functools import cached_property
 from typing import Any, Final
 
@@ -18,12 +18,6 @@ from resources.errors import RetryLater
 
 FIRST_DAY: Final = date(2017, 1, 1)
 """The first observed day if the home has no batch: the start of the catalog."""
-FRESH_WITHIN: Final = timedelta(hours=36)
-"""The largest accepted age of the newest pull of events, and of the published file."""
-FRESHNESS: Final = dg.FreshnessPolicy.time_window(
-    fail_window=FRESH_WITHIN, warn_window=timedelta(hours=26)
-)
-"""The policy of all assets that each daily pull materialises."""
 CATALOG_POOL: Final = "catalog"
 """Pulls of a home run one after the other, since they share one rate."""
 INBOX_POOL: Final = "inbox"
@@ -167,9 +161,10 @@ def step_failure(error: Exception) -> dg.Failure:
 
 @contextmanager
 def without_beta_warnings() -> Iterator[None]:
-    """Hide Dagster's warnings that a parameter is beta: users can't act on them."""
+    """Hide Dagster's warnings that a parameter is beta or new: users can't act on them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)
+        warnings.simplefilter("ignore", dg.PreviewWarning)
         yield
 
 

@@ -21,7 +21,7 @@ import duckdb
 from almanac.safe_text import plain_line
 from assets.event_changes import CHANGES, code_version, record_other_days
 from assets.landed_calendar import read_backfilled, record_months
-from assets.layout import FRESH_WITHIN, FRESHNESS, WAREHOUSE_POOL, Layout, step_failure
+from assets.layout import WAREHOUSE_POOL, Layout, step_failure
 from assets.metadata import (
     SQL,
     Metadata,
@@ -42,9 +42,6 @@ GROUP: Final = "warehouse"
 _LOCAL: Final = (tables.REQUESTS, tables.USAGE)
 """Tables made from this machine's logs, not from the catalog."""
 PUBLISHED: Final = tuple(table for table in tables.TABLES if table not in _LOCAL)
-_CHANGED_DAILY: Final = (tables.BATCHES, tables.COIN_SNAPSHOTS, tables.COVERAGE)
-"""Tables that each daily pull changes. The others may rightly stay unchanged for weeks, and are not
-materialised then, so a freshness policy would report them."""
 _STAMPS: Final = frozenset({"last_seen_at", "content_at", "updated_at", "last_verified_at"})
 _STAMPED: Final = (
     *(tables.EVENT_VERSIONS, tables.EVENT_ABSENCES, tables.COIN_SNAPSHOTS),
@@ -81,7 +78,6 @@ def table_spec(layout: Layout, table: Table) -> dg.AssetSpec:
             "dagster/column_schema": column_schema(table.columns),
             "key": ", ".join(table.key),
         },
-        freshness_policy=FRESHNESS if table in _CHANGED_DAILY else None,
         code_version=code_version(),
         skippable=True,
         **layout.attributes(GROUP, {"duckdb"}),
@@ -182,7 +178,6 @@ def table_metadata(
     }
 
 
-_REJECTED_MAX: Final = 0.01
 _NEW_FOR: Final = timedelta(days=7)
 CheckResult = tuple[bool, Metadata]
 
@@ -278,25 +273,6 @@ def has_none_quarantined(file: CheckedFile) -> CheckResult:
     return not found, metadata
 
 
-def has_few_rejects(file: CheckedFile) -> CheckResult:
-    """Check that few rows of the newest day could not be read."""
-    ((day, arrived, rejected),) = file.rows("check_rejects")
-    passed = rejected <= arrived * _REJECTED_MAX
-    return passed, {"day": str(day), "arrived": int(arrived), "rejected": int(rejected)}
-
-
-def is_recent(file: CheckedFile) -> CheckResult:
-    """Check the age of the newest complete pull of events."""
-    ((pulled_at,),) = file.rows("check_freshness")
-    if pulled_at is None:
-        return False, {"looked at": "never"}
-    age = file.catalog.now() - pulled_at
-    return age <= FRESH_WITHIN, {
-        "looked at": dg.MetadataValue.timestamp(pulled_at),
-        "hours ago": round(age.total_seconds() / 3600, 1),
-    }
-
-
 _ERRORS: Final[dict[tuple[str, str], tuple[str, Decide]]] = {
     ("events", "one_current_version"): (
         "Every event has one current version, with the same number.",
@@ -324,12 +300,4 @@ _WARNINGS: Final[dict[tuple[str, str], tuple[str, Decide]]] = {
         has_no_new_fields,
     ),
     ("batches", "none_quarantined"): ("No batch is quarantined.", has_none_quarantined),
-    ("rejects", "few_rejects"): (
-        "At most 1 % of the newest day's rows could not be read.",
-        has_few_rejects,
-    ),
-    ("coverage", "recently_looked"): (
-        "The newest complete pull of events is not older than 36 hours.",
-        is_recent,
-    ),
 }

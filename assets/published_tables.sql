@@ -35,18 +35,6 @@ SELECT
 -- Grain: one row per quarantined batch, newest first. Run twice: the same rows.
 SELECT batch_id, why FROM batches WHERE status = 'quarantined' ORDER BY observed_at DESC
 
--- name: check_rejects
--- Grain: one row for the newest day with batches: its rows arrived and rejected.
--- Run twice: the same row.
-SELECT max(observed_date), coalesce(sum(arrived), 0), coalesce(sum(rejected), 0)
-FROM batches
-WHERE observed_date = (SELECT max(observed_date) FROM batches)
-
--- name: check_freshness
--- Grain: one row, the observed time of the newest merged complete pull of events; NULL for none.
--- Run twice: the same row.
-SELECT max(observed_at) FROM coverage WHERE feed IN ('export', 'events')
-
 -- name: check_day_file
 -- Grain: one row for the file of a day: its rows, its different versions, and its
 -- versions of other days. Parameters: $file, $day. Run twice: the same row.

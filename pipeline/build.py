@@ -21,7 +21,7 @@ from assets.layout import Layout, without_beta_warnings
 from assets.polled import polled_assets
 from assets.published_tables import published_tables
 from pipeline.automation.dead_runs import dead_runs_sensor, process_tags
-from pipeline.automation.health import health_checks, health_sensor
+from pipeline.automation.health import health_asset, health_checks, health_sensor
 from pipeline.automation.jobs import asset_jobs, daily_schedule
 from pipeline.automation.merges import deliveries_sensor, merge_sensor
 from pipeline.automation.prune import prune_schedule
@@ -92,7 +92,7 @@ def build_definitions(
             ]
         )
     return dg.Definitions(
-        assets=assets,
+        assets=[*assets, health_asset(layout)],
         asset_checks=[health_checks(layout, settings, home, clock)],
         jobs=[*jobs.values()],
         schedules=schedules,

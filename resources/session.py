@@ -168,6 +168,8 @@ class LazySession:
             self._stack.close()
 
 
+NOT_IN_PLAN: Final = "not in the plan"
+"""How the result of a feed begins that the plan lacks."""
 OPTIONAL: Final = frozenset[Feed]({"categories"})
 """The feeds without which a pull goes on if the service refuses them (401, 402, 403): the interface
 names no plan that lacks them."""
@@ -214,7 +216,7 @@ def pull(feed: Feed, service: CatalogSession) -> FeedPull:
         CatalogError: for another reason than the plan or the quota.
     """
     if plan_lacks(service.plan, feed):
-        return FeedPull(feed, why_nothing=f"not in the plan {service.plan.name}")
+        return FeedPull(feed, why_nothing=f"{NOT_IN_PLAN} {service.plan.name}")
     service.resume_open()
     try:
         return _received(feed, _pull(feed, service))
@@ -223,7 +225,7 @@ def pull(feed: Feed, service: CatalogSession) -> FeedPull:
             return FeedPull(feed, why_nothing=f"refused: {error}", refused=error.happened)
         if not isinstance(error, PlanLacksAccess):
             raise
-        return FeedPull(feed, why_nothing=f"not in the plan {service.plan.name}: {error}")
+        return FeedPull(feed, why_nothing=f"{NOT_IN_PLAN} {service.plan.name}: {error}")
     except Defer as error:
         return make_deferred_result(error, feed)
     except (RetryLater, TruncatedBody) as error:

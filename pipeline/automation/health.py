@@ -1,30 +1,51 @@
-"""The sensor `health`, and the asset checks that show the warnings.
+"""The sensor `health`, and the asset `health`, whose checks show the warnings.
+
+The asset is never materialised: Dagster shows only check results that are newer than the last
+materialisation. The sensor also fails the check of each day that a feed was not pulled on.
 
 It starts no run and sends no request to the service. It also notes failed runs for `almanac
 status`, which does not import Dagster.
 """
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, Final
 
 import dagster as dg
+import msgspec
 
+from assets.landed import COMPLETE_DAY, evaluate_day, name_asset
 from assets.layout import Layout
-from pipeline.automation.run_decisions import find_instance
+from pipeline.automation.run_decisions import SensorState, find_instance
 from pipeline.health.facts import FORGOTTEN_AFTER, RUN_NOTE, FailedWork, RunNote
 from pipeline.health.notices import NotPosted, post_warnings
-from pipeline.health.warnings import WARNINGS, find_warnings
+from pipeline.health.warnings import WARNINGS, find_missing_days, find_warnings
 from pipeline.instance import owner_tags
 from pipeline.settings import Settings
 from warehouse.files.documents import put_note
 from warehouse.home import Home
-from warehouse.schema.tables import EVENTS
+from warehouse.landing.batches import Feed
 
 HEALTH: Final = "health"
 EVERY_S: Final = 300
 _PARTS: Final = ("dagster/partition", "dagster/asset_partition_range_start")
+_MISSING: Final = dg.AssetCheckResult(
+    check_name=COMPLETE_DAY,
+    passed=False,
+    severity=dg.AssetCheckSeverity.WARN,
+    description="No complete pull of the day was merged.",
+)
 Clock = Callable[[], datetime]
+
+
+def health_asset(layout: Layout) -> dg.AssetSpec:
+    """Return the asset that the warnings belong to."""
+    return dg.AssetSpec(
+        layout.key(HEALTH),
+        description="The health of the home: each warning of `almanac status` is a check, reported "
+        "by the sensor `health`. This asset is never materialised.",
+        **layout.attributes(HEALTH, {"python"}),
+    )
 
 
 def health_checks(
@@ -32,7 +53,7 @@ def health_checks(
 ) -> dg.AssetChecksDefinition:
     """Return the asset checks that show the warnings of a home, one for each."""
     specs = [
-        dg.AssetCheckSpec(kind, asset=layout.key(EVENTS.name), description=find.__doc__)
+        dg.AssetCheckSpec(kind, asset=layout.key(HEALTH), description=find.__doc__)
         for kind, find in WARNINGS.items()
     ]
 
@@ -48,12 +69,18 @@ def health_checks(
 
 def _describe(layout: Layout, kind: str, text: str | None) -> dict[str, Any]:
     return {
-        "asset_key": layout.key(EVENTS.name),
+        "asset_key": layout.key(HEALTH),
         "check_name": kind,
         "passed": text is None,
         "severity": dg.AssetCheckSeverity.WARN,
         "description": text,
     }
+
+
+class HealthState(SensorState, frozen=True, kw_only=True):
+    """The missing days of each feed whose check failed."""
+
+    missing: dict[Feed, list[date]] = msgspec.field(default_factory=dict)
 
 
 def health_sensor(
@@ -64,7 +91,7 @@ def health_sensor(
     @dg.sensor(
         name=layout.name(HEALTH),
         minimum_interval_seconds=EVERY_S,
-        description="Reports the warnings of almanac status as checks of the asset events, and "
+        description="Reports the warnings of almanac status as checks of the asset health, and "
         "posts them to ALMANAC_ALERT_URL, when one begins or ends. Starts no run.",
         default_status=layout.sensor_status(HEALTH),
     )
@@ -79,12 +106,23 @@ def health_sensor(
                 reason += f" Posted: {' '.join(posted) or 'nothing'}."
             except NotPosted as error:
                 reason += f" {error}"
+        known = HealthState.from_cursor(context.cursor).missing
+        missing = {**known, **find_missing_days(settings, home, now)}
         return dg.SensorResult(
             skip_reason=f"{reason} Next check in {EVERY_S // 60} min.",
+            cursor=HealthState(missing=missing).cursor(),
             asset_events=[
-                dg.AssetCheckEvaluation(**_describe(layout, kind, text))
-                for kind, text in found.items()
-                if not _is_shown(instance, layout, kind, text)
+                *(
+                    dg.AssetCheckEvaluation(**_describe(layout, kind, text))
+                    for kind, text in found.items()
+                    if not _is_shown(instance, layout, kind, text)
+                ),
+                *(
+                    evaluate_day(instance, layout.key(name_asset(feed)), day, _MISSING)
+                    for feed, days in missing.items()
+                    for day in days
+                    if day not in known.get(feed, ())
+                ),
             ],
         )
 
@@ -93,7 +131,7 @@ def health_sensor(
 
 def _is_shown(instance: dg.DagsterInstance, layout: Layout, kind: str, text: str | None) -> bool:
     """Whether the UI shows a check as it is; not if it is planned, skipped or missing."""
-    key = dg.AssetCheckKey(layout.key(EVENTS.name), kind)
+    key = dg.AssetCheckKey(layout.key(HEALTH), kind)
     latest = instance.get_latest_asset_check_evaluation_record(key)
     expected = "SUCCEEDED" if text is None else "FAILED"
     return latest is not None and latest.status.value == expected

@@ -15,9 +15,7 @@ from assets.landed_calendar import NAME as LANDED_CALENDAR
 from assets.layout import Layout
 from assets.polled import POLLED
 from assets.published_tables import PUBLISHED
-from pipeline.health.warnings import WARNINGS
 from pipeline.instance import owner_tags
-from warehouse.schema.tables import EVENTS
 
 DAILY: Final = "daily"
 MERGE: Final = "merge"
@@ -31,10 +29,7 @@ EXPORT_IS_OUT_AT: Final = time(0, 20)
 def asset_jobs(layout: Layout) -> dict[str, Any]:
     """Return the jobs over assets by their names without prefix. A run of each is one process."""
     tables = layout.keys(table.name for table in PUBLISHED)
-    # The sensor `health` reports the warnings: in a run, its own work would count as failed.
-    warnings = (dg.AssetCheckKey(layout.key(EVENTS.name), kind) for kind in WARNINGS)
-    checks = dg.AssetSelection.checks_for_assets(*tables) - dg.AssetSelection.checks(*warnings)
-    published = dg.AssetSelection.assets(*tables).without_checks() | checks
+    published = dg.AssetSelection.assets(*tables)
     # With the changes between them, the tables are recorded after what was landed.
     pushed = dg.AssetSelection.assets(*layout.keys([name_asset("deliveries"), CHANGES]))
     days = dg.AssetSelection.assets(*layout.keys([*LANDED, CHANGES]))

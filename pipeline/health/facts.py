@@ -50,7 +50,8 @@ HISTORY_DAYS: Final = 100
 """The days of batches that are read: cancellations are listed for 90 days and then lost."""
 DAILY_FEEDS: Final = frozenset[Feed]({"export", "events", "cancellations", "coins", "categories"})
 """The feeds that are pulled every day. Deliveries and look-ups are not."""
-STALE_AFTER: Final = timedelta(days=2)
+STALE_AFTER: Final = timedelta(hours=36)
+"""The largest accepted age of the last complete pull of a daily feed: a day and a half."""
 FORGOTTEN_AFTER: Final = timedelta(days=7)
 """A daemon, push or failed run older than this is taken to be abandoned and causes no warning."""
 RUN_NOTE: Final = "runs.json"
@@ -69,7 +70,8 @@ class FeedHealth:
 
     `complete_at` is the last complete pull, which for event feeds includes today's dates;
     `interval_s` is None if no pull is expected, as for a feed that is not in the plan. `refused` is
-    the reason why the service refused the feed to this plan.
+    the reason why the service refused the feed to this plan. `missing` are the days without a
+    complete pull since the first one, up to yesterday; if the feed is stale, today from noon on.
     """
 
     feed: Feed
@@ -81,6 +83,7 @@ class FeedHealth:
     in_plan: bool
     stale_since: datetime | None
     refused: str
+    missing: list[date] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +160,7 @@ def read_pulls(
     begun = datetime.combine(first_day or at.date(), time(tzinfo=UTC))
     feeds = []
     for feed in FEEDS:
-        count, observed_at, complete_at = pulled.get(feed, (0, None, None))
+        count, observed_at, complete_at, days = pulled.get(feed, (0, None, None, []))
         in_plan = plan not in PLANS or not plan_lacks(PLANS[plan], feed)
         note = refused.get(feed)
         why = note.why if note is not None and plan in (None, note.plan) else ""
@@ -168,7 +171,10 @@ def read_pulls(
         age_s = None if observed_at is None else max(0.0, (at - observed_at).total_seconds())
         interval_s = round(_DAY.total_seconds()) if is_daily else None
         times = (observed_at, complete_at, age_s, interval_s)
-        feeds.append(FeedHealth(feed, count, *times, in_plan, stale_since, why))
+        last = (at - (_DAY if stale_since is None else _DAY / 2)).date()
+        span = [last - number * _DAY for number in range((last - min(days, default=last)).days)]
+        missing = sorted({*span} - {*days}) if is_daily else []
+        feeds.append(FeedHealth(feed, count, *times, in_plan, stale_since, why, missing))
     seen, unseen, lost = ([g for k, g in spans if k == kind] for kind in ("seen", "unseen", "lost"))
     since = seen[0].first if seen else None
     coverage = Coverage(since, sum(gap.days for gap in unseen), unseen, lost)

@@ -15,12 +15,22 @@ FROM batches
 WHERE observed_at > $since AND observed_at <= $at
 
 -- name: list_feeds
--- Grain: one row per feed that was pulled: how often, the last pull, and the last complete one.
+-- Grain: one row per feed that was pulled: how often, the last pull, the last complete one, and the
+-- days with a complete one.
 SELECT
     feed,
     count(*),
     max(observed_at),
-    {shared last_complete_pull}
+    {shared last_complete_pull},
+    coalesce(
+        list(DISTINCT observed_date) FILTER (
+            WHERE complete
+                AND status = 'merged'
+                AND coalesce(lower <= observed_at, true)
+                AND coalesce(upper >= observed_at, true)
+        ),
+        []
+    )
 FROM batches
 WHERE observed_at > $since AND observed_at <= $at
 GROUP BY feed

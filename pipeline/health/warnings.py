@@ -6,7 +6,7 @@ docs/operate.md has a row for it. A warning ends when its cause is gone.
 """
 
 from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Final
 
 from almanac.safe_text import plain_line
@@ -14,6 +14,7 @@ from pipeline.health.facts import FORGOTTEN_AFTER, Health, HealthWarning, Suspec
 from pipeline.settings import Settings
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
+from warehouse.landing.batches import Feed
 
 LEAST_FREE_BYTES: Final = 2_000_000_000
 RECENT: Final = timedelta(days=2)
@@ -60,9 +61,17 @@ def find_warnings(settings: Settings, home: Home, now: datetime) -> dict[str, st
     return {kind: found.get(kind) for kind in WARNINGS}
 
 
+def find_missing_days(settings: Settings, home: Home, now: datetime) -> dict[Feed, list[date]]:
+    """Return the days without a complete pull of each feed; none if a home can't be read."""
+    try:
+        return {feed.feed: feed.missing for feed in read_facts(settings, home, now).feeds}
+    except WarehouseError:
+        return {}
+
+
 @_warning
 def stale(health: Health) -> str | None:
-    """Each feed was pulled in the last two days, events on each day, and no end is announced."""
+    """Each feed was pulled in the last 36 hours, events on each day, and no end is announced."""
     if health.source is None:
         return None
     texts, late = [], [feed for feed in health.feeds if feed.stale_since is not None]
@@ -71,7 +80,7 @@ def stale(health: Health) -> str | None:
     elif late:
         named = ", ".join(f"{feed.feed} (last {_at(feed.complete_at)})" for feed in late)
         texts.append(
-            f"No complete pull for two days: {named}. almanac run pulls now; see that almanac "
+            f"No complete pull for 36 hours: {named}. almanac run pulls now; see that almanac "
             "daemon or cron runs. After 90 days, cancellations are lost"
         )
     gaps = [

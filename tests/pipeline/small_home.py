@@ -29,6 +29,7 @@ class SmallHome:
         plan: str = "elite",
         scope: Scope | None = None,
         why_incomplete: str | None = None,
+        rows_claimed: int | None = None,
         body: bytes = b'{"data": []}',
     ) -> list[Manifest]:
         """Land a batch of each named feed, or of every feed, at an instant."""
@@ -43,6 +44,7 @@ class SmallHome:
                     content_at=at,
                     landed_at=at,
                     requests=1,
+                    rows_claimed=rows_claimed,
                     why_incomplete=why_incomplete,
                 ),
                 [(body, None)],

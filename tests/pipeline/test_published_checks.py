@@ -32,8 +32,6 @@ DAMAGE: Final = {
         """UPDATE event_versions SET extra = '{"venue": "Lisbon"}' WHERE event_id = 'b'"""
     ),
     "batches.none_quarantined": "UPDATE batches SET status = 'quarantined'",
-    "rejects.few_rejects": "UPDATE batches SET rejected = arrived",
-    "coverage.recently_looked": ("UPDATE batches SET observed_at = observed_at - INTERVAL 37 HOUR"),
 }
 """SQL that makes each check fail, by table and check."""
 

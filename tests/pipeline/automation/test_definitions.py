@@ -14,10 +14,13 @@ from pydantic import SecretStr
 from pyiceberg.catalog.sql import SqlCatalog
 
 from application.cli.ui import _prepare
+from assets.landed import COMPLETE_DAY
 from assets.layout import Layout
 from assets.published_tables import PUBLISHED
+from pipeline.automation.health import HEALTH
 from pipeline.automation.prune import prune_runs
 from pipeline.build import build_definitions, build_resources
+from pipeline.health.facts import DAILY_FEEDS
 from pipeline.settings import Settings
 from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.homes_in_days import QUIET, settings_of
@@ -71,30 +74,31 @@ def test_every_table_is_an_asset_and_every_asset_has_a_description(tmp_path: Pat
     for key in graph.get_all_asset_keys():
         node = graph.get(key)
         assert node.description
-        assert node.group_name in ("landing", "history", "warehouse")
         assert node.kinds
         assert list(node.owners) == ["team:almanac"]
         assert node.tags["domain"] == "crypto-events"
+        if key == dg.AssetKey(HEALTH):
+            continue
+        assert node.group_name in ("landing", "history", "warehouse")
         assert node.code_version
         assert node.metadata["dagster/code_references"]
         schema = node.metadata["dagster/column_schema"]
         assert all(column.description for column in schema.columns)
 
 
-def test_every_pulled_feed_has_a_freshness_policy_and_retries(tmp_path: Path) -> None:
+def test_every_pulled_feed_has_a_check_of_each_day_and_retries_and_no_freshness_policy(
+    tmp_path: Path,
+) -> None:
     definitions = build_definitions(settings_of(tmp_path))
     graph = definitions.resolve_asset_graph()
-    fresh = {
-        key.to_user_string()
-        for key in graph.get_all_asset_keys()
-        if graph.get(key).freshness_policy is not None
-    }
-    pulled = {f"landed_{feed}" for feed in ("export", "events", "cancellations", "coins")}
-    assert pulled | {"event_changes", "batches", "coverage", "coin_snapshots"} <= fresh
+    assert [key for key in graph.get_all_asset_keys() if graph.get(key).freshness_policy] == []
     nodes = {node.name: node for node in definitions.resolve_job_def("daily").nodes}
-    for name in pulled:
-        policy = nodes[name].definition.retry_policy
-        assert policy is not None and policy.max_retries == 3
+    for name in (f"landed_{feed}" for feed in DAILY_FEEDS):
+        check = graph.get(dg.AssetCheckKey(dg.AssetKey(name), COMPLETE_DAY))
+        assert isinstance(check.partitions_def, dg.DailyPartitionsDefinition)
+        step = nodes[name].definition
+        assert isinstance(step, dg.OpDefinition)
+        assert step.retry_policy is not None and step.retry_policy.max_retries == 3
 
 
 PREFIXES = {"key_prefix": ("market", "events"), "group_prefix": "cal_", "name_prefix": "cal_"}

@@ -46,13 +46,14 @@ def small(tmp_path: Path) -> SmallHome:
 
 
 class TestFreshness:
-    def test_a_feed_is_stale_after_two_days_without_a_complete_pull(self, small: SmallHome) -> None:
+    def test_a_feed_is_stale_after_36_hours_without_a_complete_pull(self, small: SmallHome) -> None:
         small.land()
         small.land("export", "events", at=NOW + DAY)
-        health = health_at(small, NOW + 2 * DAY + timedelta(minutes=1))
+        stale_at = NOW + timedelta(hours=36)
+        health = health_at(small, stale_at + timedelta(minutes=1))
         assert stale(health) == {"cancellations", "coins", "categories"}
-        assert feed_of(health, "coins").stale_since == NOW + 2 * DAY
-        assert feed_of(health, "coins").age_s == 2 * 86_400 + 60
+        assert feed_of(health, "coins").stale_since == stale_at
+        assert feed_of(health, "coins").age_s == 36 * 3600 + 60
         then = read_pulls(small.home.warehouse, NOW + timedelta(hours=1))
         assert {feed.observed_at for feed in then.feeds} == {NOW, None}, "of a past time"
 

@@ -11,7 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from assets.layout import Layout
-from pipeline.automation.health import health_checks, health_sensor, write_run_note
+from pipeline.automation.health import health_sensor, write_run_note
 from pipeline.build import build_definitions
 from pipeline.health.facts import RunNote
 from pipeline.health.notices import ALERTS, NotPosted, post_json, post_warnings
@@ -20,7 +20,6 @@ from pipeline.instance import OWNER_TAG, open_instance
 from pipeline.settings import SettingsError, read_settings
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.health.receiving import Receiver, receiving
-from tests.pipeline.homes_in_days import QUIET as SILENT
 from tests.pipeline.run_records import report_daemon
 from tests.pipeline.small_home import DAY, NOW, PULLED, SmallHome
 from warehouse.history.merge import merge
@@ -154,8 +153,7 @@ class TestSetting:
 
 TODAY = datetime.now(UTC)
 LAYOUT = Layout(key_prefix=("almanac",), name_prefix="almanac_")
-EVENTS = LAYOUT.key("events")
-MERGED = dg.AssetCheckKey(EVENTS, "batches")
+MERGED = dg.AssetCheckKey(LAYOUT.key("health"), "batches")
 
 
 @pytest.fixture
@@ -183,7 +181,7 @@ def evaluations(result: dg.SensorResult) -> dict[str, dg.AssetCheckEvaluation]:
     return {
         event.check_name: event
         for event in result.asset_events
-        if isinstance(event, dg.AssetCheckEvaluation)
+        if isinstance(event, dg.AssetCheckEvaluation) and event.partition is None
     }
 
 
@@ -215,29 +213,6 @@ def test_the_sensor_reports_and_posts_a_warning_when_it_begins_and_when_it_ends(
         instance.report_runless_asset_event(reported["batches"])
         assert evaluations(tick(late, instance))["batches"].passed
     assert [body["resolved"] for body in receiver.bodies] == [[], ["batches"]]
-
-
-def test_a_check_that_a_run_skipped_is_reported_again_at_the_next_tick(late: SmallHome) -> None:
-    """The UI shows a planned check whose step did not run as skipped."""
-
-    @dg.asset(key=EVENTS)
-    def failing() -> None:
-        raise dg.Failure("no publication", allow_retries=False)
-
-    checks = health_checks(LAYOUT, late.settings, late.home, lambda: TODAY)
-    job = dg.Definitions(assets=[failing], asset_checks=[checks])
-    with dg.DagsterInstance.ephemeral() as instance:
-        tick(late, instance)
-        assert tick(late, instance).asset_events == []
-        done = job.resolve_implicit_global_asset_job_def().execute_in_process(
-            instance=instance, raise_on_error=False, run_config=SILENT
-        )
-        assert not done.success and not done.get_asset_check_evaluations()
-        history = instance.event_log_storage.get_asset_check_execution_history(MERGED, limit=1)
-        assert history[0].status.value == "PLANNED"
-        again = evaluations(tick(late, instance))
-        assert not again["batches"].passed and again["work"].passed
-        assert tick(late, instance).asset_events == []
 
 
 def run_note(late: SmallHome, instance: dg.DagsterInstance) -> RunNote:

@@ -68,7 +68,7 @@ CAUSES: tuple[tuple[str, dict[str, object], str], ...] = (
     (
         "stale",
         {"feeds": [feed(NOW - DAY)]},
-        "two days: coins (last 2026-03-02 12:00 UTC). almanac run",
+        "for 36 hours: coins (last 2026-03-02 12:00 UTC). almanac run",
     ),
     (
         "stale",

@@ -1,0 +1,134 @@
+"""Checks of observed days and of the health, as Dagster shows them after runs and ticks."""
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from assets.event_changes import CHANGES, FEW_REJECTS, ONE_ROW_PER_VERSION
+from assets.landed import COMPLETE_DAY, name_asset
+from pipeline.automation.health import HEALTH
+from pipeline.build import build_definitions
+from pipeline.health.warnings import WARNINGS
+from tests.pipeline.homes_in_days import QUIET, run_assets
+from tests.pipeline.small_home import DAY, PULLED, SmallHome
+from warehouse.history.merge import merge
+from warehouse.landing.batches import Feed
+
+NOON = datetime.now(UTC).replace(hour=12, minute=30, second=0, microsecond=0)
+UNREADABLE = b'{"data": [{"id": 7}, {"id": "a", "title": "A", "date": "2026-04-01T00:00:00Z"}]}'
+
+
+def ago(days: int) -> date:
+    return (NOON - days * DAY).date()
+
+
+def statuses(instance: dg.DagsterInstance, asset: str, check: str) -> dict[date, str]:
+    """Return the status of each day that the UI shows: that of its newest materialisation."""
+    key = dg.AssetCheckKey(dg.AssetKey(asset), check)
+    return {
+        date.fromisoformat(found.partition_key): found.latest_execution_status.value
+        for found in instance.event_log_storage.get_asset_check_partition_info([key])
+        if found.partition_key is not None and found.is_current
+    }
+
+
+def tick(small: SmallHome, instance: dg.DagsterInstance, cursor: str | None = None) -> Any:
+    """Evaluate the sensor `health` of the real definitions, and store what it reports."""
+    definitions = build_definitions(small.settings, clock=lambda: NOON)
+    sensor = definitions.resolve_sensor_def(HEALTH)
+    result = sensor(dg.build_sensor_context(instance=instance, cursor=cursor))
+    assert isinstance(result, dg.SensorResult)
+    for event in result.asset_events:
+        instance.report_runless_asset_event(event)
+    return result
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> SmallHome:
+    """A home with three days up to the day before yesterday: fewer rows on the second, no coins on
+    the third."""
+    small = SmallHome(tmp_path / "home")
+    lacking: tuple[Feed, ...] = tuple(feed for feed in PULLED if feed != "coins")
+    for days, feeds, rows in ((4, PULLED, 100), (3, PULLED, 49), (2, lacking, 49)):
+        small.land(*feeds, at=NOON - days * DAY, rows_claimed=rows)
+    merge(small.home)
+    return small
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield instance
+
+
+def run(small: SmallHome, instance: dg.DagsterInstance, *names: str, **given: Any) -> None:
+    result = run_assets(small.settings, instance, *names, clock=lambda: NOON, **given)
+    assert result.success
+
+
+def test_a_bad_past_day_is_shown_as_that_day_after_a_range_a_single_day_and_a_later_merge(
+    small: SmallHome, instance: dg.DagsterInstance
+) -> None:
+    names = [name_asset("export"), name_asset("coins"), CHANGES]
+    run(small, instance, *names, span=(ago(4), ago(2)))
+    right = dict.fromkeys(map(ago, (4, 3, 2)), "SUCCEEDED")
+    fewer = {**right, ago(3): "FAILED"}
+    assert statuses(instance, "landed_export", COMPLETE_DAY) == fewer
+    assert statuses(instance, "landed_coins", COMPLETE_DAY) == {**fewer, ago(2): "FAILED"}
+    assert statuses(instance, CHANGES, ONE_ROW_PER_VERSION) == right
+    assert statuses(instance, CHANGES, FEW_REJECTS) == right
+    run(small, instance, *names[:1], partition=ago(3))
+    assert statuses(instance, "landed_export", COMPLETE_DAY) == fewer
+    history = instance.event_log_storage.get_asset_check_execution_history(
+        dg.AssetCheckKey(dg.AssetKey("landed_export"), COMPLETE_DAY), limit=1
+    )
+    evaluation = history[0].evaluation
+    assert evaluation is not None
+    assert evaluation.description == "49 rows, 100 the day before"
+    # A merge outside the day records it again, with its checks.
+    small.land("events", at=NOON - 3 * DAY + timedelta(hours=1), body=UNREADABLE)
+    run(small, instance, "batches")
+    assert statuses(instance, CHANGES, FEW_REJECTS) == {**right, ago(3): "FAILED"}
+    assert statuses(instance, CHANGES, ONE_ROW_PER_VERSION) == right
+
+
+def test_days_that_were_not_pulled_stay_failed_when_an_older_day_is_materialised(
+    small: SmallHome, instance: dg.DagsterInstance
+) -> None:
+    late = {ago(1): "FAILED", ago(0): "FAILED"}
+    first = tick(small, instance)
+    assert statuses(instance, "landed_export", COMPLETE_DAY) == late
+    assert statuses(instance, "landed_coins", COMPLETE_DAY) == {ago(2): "FAILED", **late}
+    run(small, instance, name_asset("export"), partition=ago(4))
+    again = tick(small, instance, first.cursor)
+    assert again.asset_events == []
+    assert statuses(instance, "landed_export", COMPLETE_DAY) == {ago(4): "SUCCEEDED", **late}
+    stale = instance.get_latest_asset_check_evaluation_record(
+        dg.AssetCheckKey(dg.AssetKey(HEALTH), "stale")
+    )
+    assert stale is not None and stale.status.value == "FAILED"
+    assert instance.get_latest_materialization_event(dg.AssetKey(HEALTH)) is None
+
+
+def test_no_check_of_the_health_or_of_a_table_is_hidden_by_a_publication(
+    small: SmallHome, instance: dg.DagsterInstance
+) -> None:
+    definitions = build_definitions(small.settings, clock=lambda: NOON)
+    tick(small, instance)
+    small.land("events", at=NOON - timedelta(hours=1), body=UNREADABLE)
+    merging = definitions.resolve_job_def("merge")
+    done = merging.execute_in_process(instance=instance, run_config=QUIET)
+    assert done.success
+    graph = definitions.resolve_asset_graph()
+    unpartitioned = {key for key in graph.asset_check_keys if not graph.get(key).partitions_def}
+    assert {key.name for key in unpartitioned} > WARNINGS.keys()
+    for key in unpartitioned:
+        record = instance.get_latest_asset_check_evaluation_record(key)
+        assert record is not None and record.evaluation is not None, key
+        # Dagster shows a result of the run of the newest materialisation, or of a later time.
+        newest = instance.get_latest_materialization_event(key.asset_key)
+        assert newest is None or record.run_id == done.run_id, key
