@@ -14,7 +14,7 @@ from typing import Final
 import dagster as dg
 import duckdb
 
-from assets.landed import LANDED, DayResults, day_check, log_day_results, summarise_days
+from assets.landed import LANDED, DayResults, log_day_results, summarise_days
 from assets.landed_calendar import NAME as LANDED_CALENDAR
 from assets.layout import WAREHOUSE_POOL, Layout, day_asset, list_run_days, step_failure
 from assets.metadata import (
@@ -68,16 +68,19 @@ def event_changes(layout: Layout) -> dg.AssetsDefinition:
             )
         },
         check_specs=[
-            day_check(
-                layout,
-                CHANGES,
+            dg.AssetCheckSpec(
                 ONE_ROW_PER_VERSION,
-                "The file of the day has each (event_id, version) once, only versions that became "
-                "known on the day, and as many as its batches added.",
+                asset=layout.key(CHANGES),
                 blocking=True,
+                description="The file of the day has each (event_id, version) once, only versions "
+                "that became known on the day, and as many as its batches added.",
+                partitions_def=layout.observed_days,
             ),
-            day_check(
-                layout, CHANGES, FEW_REJECTS, "At most 1 % of the day's rows could not be read."
+            dg.AssetCheckSpec(
+                FEW_REJECTS,
+                asset=layout.key(CHANGES),
+                description="At most 1 % of the day's rows could not be read.",
+                partitions_def=layout.observed_days,
             ),
         ],
     )
@@ -158,15 +161,11 @@ def _check_day(
     )
 
 
-def _read_contents(home: Home) -> dict[date, str]:
-    """Return the content of each observed day, a text that differs if its versions do."""
-    published = read_published(home.warehouse)
-    return {} if published is None else dict(published.days)
-
-
 def _version_of(home: Home, days: list[date]) -> dg.DataVersion:
     """Return the data version of some days: the content of a day, a hash of several."""
-    contents = [content for day, content in _read_contents(home).items() if day in days]
+    published = read_published(home.warehouse)
+    recorded = {} if published is None else published.days
+    contents = [content for day, content in recorded.items() if day in days]
     if len(contents) == 1:
         return dg.DataVersion(contents[0])
     return dg.DataVersion(hashlib.sha256("/".join(contents).encode()).hexdigest())

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import date, timedelta
-from typing import Any, Final
+from typing import Final
 
 import dagster as dg
 
@@ -32,7 +32,6 @@ from assets.layout import (
     record_days,
     step_failure,
     unexpected_errors_fail,
-    without_beta_warnings,
 )
 from assets.metadata import LANDED_COLUMNS, Metadata, column_schema, log_problems, pull_metadata
 from resources.errors import CatalogError
@@ -44,13 +43,13 @@ from warehouse.batch_problems import list_landed_problems
 from warehouse.clock import utc_now
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
-from warehouse.landing.batches import FORMAT, Feed, Manifest, parse_feed
+from warehouse.landing.batches import FORMAT, Feed, parse_feed
 from warehouse.landing.landing import Landing
 
 GROUP: Final = "landing"
 COMPLETE_DAY: Final = "complete_day"
-_FEWER_MIN: Final = 10
-"""A smaller decrease from one day to the next is chance, even if it is more than half."""
+_CHANCE: Final = 10
+"""A decrease by so many rows is chance, even if it is more than half."""
 DayResults = Mapping[date, Sequence[dg.AssetCheckResult]]
 """The results of the checks of each day of a run."""
 
@@ -101,84 +100,55 @@ def land(
 
 def check_day(feed_day: FeedDay, home: Home) -> dg.AssetCheckResult:
     """Check that a feed was pulled completely on a day, with as many rows as the day before."""
-    feed, day, why = feed_day.feed, feed_day.day, ""
-    found = _list_complete(home.landing, feed, day)
+    feed, day, why = feed_day.feed, feed_day.day, None
+    rows, before = (
+        _count_rows(home.landing, feed, day - timedelta(days=number)) for number in (0, 1)
+    )
     is_lacking = feed_day.outcome.startswith(NOT_IN_PLAN)
-    is_excused = is_lacking or feed in RefusedFeeds(home.state_storage).all()
-    if not found and not is_excused:
+    if rows is None and not is_lacking and feed not in RefusedFeeds(home.state_storage).all():
         why = f"No complete pull: {plain_line(feed_day.outcome)}"
-    counts = _count_rows(found)
-    before = _count_rows(_list_complete(home.landing, feed, day - timedelta(days=1)))
-    for scope, rows in counts.items():
-        fewer = before.get(scope, 0) - rows
-        if fewer >= _FEWER_MIN and fewer > rows:
-            why = f"{rows:,} rows, {before[scope]:,} the day before"
+    elif rows is not None and before is not None and 0 <= rows < before - max(rows, _CHANCE):
+        why = f"{rows:,} rows, {before:,} the day before"
     return dg.AssetCheckResult(
         check_name=COMPLETE_DAY,
-        passed=not why,
+        passed=why is None,
         severity=dg.AssetCheckSeverity.WARN,
-        description=why or None,
-        metadata={"rows": max(counts.values(), default=0)},
+        description=why,
     )
 
 
-def _list_complete(landing: Landing, feed: Feed, day: date) -> list[Manifest]:
+def _count_rows(landing: Landing, feed: Feed, day: date) -> int | None:
+    """Return the announced rows of the widest complete pull of a day, -1 if they are not known.
+
+    None without such a pull.
+    """
     ids = (batch_id for batch_id in landing.batch_ids(day=day) if parse_feed(batch_id) == feed)
-    return [batch for batch in landing.readable(ids)[0] if batch.complete]
-
-
-def _count_rows(batches: list[Manifest]) -> dict[object, int]:
-    """Return the announced rows of the widest pull of each kind of scope, which are comparable."""
-    counts = dict[object, int]()
-    for batch in batches:
-        asked = batch.scope
-        kind = (batch.plan, asked.lower is None, asked.upper is None, asked.coins, asked.categories)
-        counts[kind] = max(counts.get(kind, 0), batch.rows_claimed or 0)
-    return counts
-
-
-def day_check(
-    layout: Layout, asset: str, name: str, meaning: str, **given: Any
-) -> dg.AssetCheckSpec:
-    """Return the spec of a check with a result for each observed day."""
-    with without_beta_warnings():
-        return dg.AssetCheckSpec(
-            name,
-            asset=layout.key(asset),
-            description=meaning,
-            partitions_def=layout.observed_days,
-            **given,
-        )
+    complete = (batch for batch in landing.readable(ids)[0] if batch.complete)
+    counts = (-1 if batch.rows_claimed is None else batch.rows_claimed for batch in complete)
+    return max(counts, default=None)
 
 
 def summarise_days(results: DayResults) -> list[dg.AssetCheckResult]:
-    """Return one result of each check for the run: of its day, or whether all days passed."""
-    if len(results) == 1:
-        return [each for of_day in results.values() for each in of_day]
-    summaries = []
-    for of_all_days in zip(*results.values(), strict=True):
-        failed = [
-            f"{day}" for day, each in zip(results, of_all_days, strict=True) if not each.passed
-        ]
-        summaries.append(
-            dg.AssetCheckResult(
-                check_name=of_all_days[0].check_name,
-                passed=not failed,
-                severity=of_all_days[0].severity,
-                description=f"Failed: {', '.join(failed)}" if failed else None,
-            )
+    """Return one result of each check for a run: of its day, or whether all of its days passed."""
+    return [
+        found[0]
+        if len(found) == 1
+        else dg.AssetCheckResult(
+            check_name=found[0].check_name,
+            passed=all(each.passed for each in found),
+            severity=found[0].severity,
         )
-    return summaries
+        for found in zip(*results.values(), strict=True)
+    ]
 
 
 def log_day_results(
     context: dg.AssetExecutionContext, key: dg.AssetKey, results: DayResults
 ) -> None:
-    """Log the results of days that were recorded, since Dagster only knows the day of the run."""
+    """Log the results of recorded days, since Dagster assigns them to the only day of a run."""
     for day, of_day in results.items():
         for result in of_day:
-            evaluation = evaluate_day(context.instance, key, day, result)
-            context.log_event(evaluation)
+            context.log_event(evaluate_day(context.instance, key, day, result))
 
 
 def evaluate_day(
@@ -186,24 +156,16 @@ def evaluate_day(
 ) -> dg.AssetCheckEvaluation:
     """Return a result as an event of a day, for the newest materialisation of this day."""
     of_day = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[day.isoformat()])
-    records = instance.fetch_materializations(of_day, limit=1).records
-    target = None
-    if records:
-        target = AssetCheckEvaluationTargetMaterializationData(
-            storage_id=records[0].storage_id,
-            run_id=records[0].run_id,
-            timestamp=records[0].timestamp,
+    targets = [
+        AssetCheckEvaluationTargetMaterializationData(
+            storage_id=record.storage_id, run_id=record.run_id, timestamp=record.timestamp
         )
-    assert result.check_name is not None
+        for record in instance.fetch_materializations(of_day, limit=1).records
+    ]
     return dg.AssetCheckEvaluation(
-        asset_key=key,
-        check_name=result.check_name,
-        passed=result.passed,
-        metadata=result.metadata,
-        target_materialization_data=target,
-        severity=result.severity,
-        description=result.description,
+        **{**result._asdict(), "asset_key": key},
         partition=day.isoformat(),
+        target_materialization_data=targets[0] if targets else None,
     )
 
 
@@ -326,11 +288,13 @@ def landed_assets(layout: Layout) -> list[dg.AssetsDefinition]:
 
 def _landed(layout: Layout, feed: Feed, kind: str, description: str) -> dg.AssetsDefinition:
     is_pulled = feed not in NEVER_PULLED
-    meaning = (
-        "A complete pull was landed on the day, with at least half the rows of the day before. "
-        "Passes if the plan lacks the feed."
+    check = dg.AssetCheckSpec(
+        COMPLETE_DAY,
+        asset=layout.key(name_asset(feed)),
+        description="A complete pull was landed on the day, with at least half the rows of the day "
+        "before. Passes if the plan lacks the feed.",
+        partitions_def=layout.observed_days,
     )
-    checks = [day_check(layout, name_asset(feed), COMPLETE_DAY, meaning)]
 
     @day_asset(
         layout,
@@ -342,7 +306,7 @@ def _landed(layout: Layout, feed: Feed, kind: str, description: str) -> dg.Asset
         code_version=str(FORMAT),
         retry_policy=layout.retry_policy,
         metadata={"dagster/column_schema": column_schema(LANDED_COLUMNS[feed])},
-        check_specs=checks if is_pulled else None,
+        check_specs=[check] if is_pulled else None,
     )
     def landed(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
         catalog, home = layout.resource(context, "catalog"), layout.resource(context, "home")

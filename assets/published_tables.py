@@ -10,9 +10,7 @@ with every publication, whether or not their table changed: a separate step woul
 table did not change.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import dagster as dg
@@ -24,13 +22,11 @@ from assets.landed_calendar import read_backfilled, record_months
 from assets.layout import WAREHOUSE_POOL, Layout, step_failure
 from assets.metadata import (
     SQL,
-    Metadata,
     column_schema,
     log_problems,
     merge_metadata,
     table_preview,
 )
-from resources.session import LazySession
 from warehouse.errors import WarehouseError
 from warehouse.history.merge import merge
 from warehouse.home import Home
@@ -92,17 +88,17 @@ def published_tables(layout: Layout) -> dg.AssetsDefinition:
         specs=[table_spec(layout, table) for table in PUBLISHED],
         can_subset=True,  # a single table may be selected; all are published together anyway
         pool=layout.name(WAREHOUSE_POOL),
-        required_resource_keys=layout.names("home", "catalog"),
+        required_resource_keys=layout.names("home"),
         check_specs=check_specs(layout),
     )
     def published(
         context: dg.AssetExecutionContext,
     ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
-        home, catalog = layout.resource(context, "home"), layout.resource(context, "catalog")
+        home = layout.resource(context, "home")
         if context.selected_asset_keys:
             yield from _publish(layout, context, home)
         if checks := context.selected_asset_check_keys:
-            yield from check_results(layout, checks, catalog, home)
+            yield from check_results(layout, checks, home)
 
     return published
 
@@ -178,38 +174,36 @@ def table_metadata(
     }
 
 
-_NEW_FOR: Final = timedelta(days=7)
-CheckResult = tuple[bool, Metadata]
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedFile:
-    """The currently published file, with the expected values for its checks."""
-
-    connection: duckdb.DuckDBPyConnection
-    catalog: LazySession
-    home: Home
-
-    def rows(self, statement: str) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement."""
-        return self.connection.execute(SQL[statement]).fetchall()
-
-
-Decide = Callable[[CheckedFile], CheckResult]
+_BLOCKING: Final = {
+    ("events", "one_current_version"): "Every event has one current version, with the same number.",
+    ("events", "unique_events"): "Every event occurs once.",
+    ("event_versions", "spans_run_forward"): (
+        "No version ends before it begins (known_from <= known_to)."
+    ),
+    ("event_versions", "unique_versions"): "Every (event_id, version) occurs once.",
+    ("event_versions", "every_version"): "The file has as many versions as its batches added.",
+}
+_CHECKS: Final = _BLOCKING | {
+    ("events", "no_new_fields"): (
+        "In the last 7 observed days the service began to send no field that has no column. Such "
+        "fields are kept as JSON in `extra`."
+    ),
+}
+"""The meaning of each check by table and name. Its query `check_<name>` counts and names faults."""
 
 
 def check_specs(layout: Layout) -> list[dg.AssetCheckSpec]:
     """Return the checks of the published tables."""
     return [
         dg.AssetCheckSpec(
-            name, asset=layout.key(table), description=meaning, blocking=(table, name) in _ERRORS
+            name, asset=layout.key(table), description=meaning, blocking=(table, name) in _BLOCKING
         )
-        for (table, name), (meaning, _) in (_ERRORS | _WARNINGS).items()
+        for (table, name), meaning in _CHECKS.items()
     ]
 
 
 def check_results(
-    layout: Layout, keys: Iterable[dg.AssetCheckKey], catalog: LazySession, home: Home
+    layout: Layout, keys: Iterable[dg.AssetCheckKey], home: Home
 ) -> Iterator[dg.AssetCheckResult]:
     """Yield the results of some checks of the file that readers open now.
 
@@ -219,85 +213,15 @@ def check_results(
     if not home.warehouse.exists():
         raise dg.Failure("There is no published file to check.", allow_retries=False)
     with connected(home.warehouse, own_files=True) as connection:
-        file = CheckedFile(connection, catalog, home)
         for key in sorted(keys):
-            check = (layout.asset(key.asset_key), key.name)
-            _, decide = (_ERRORS | _WARNINGS)[check]
-            passed, metadata = decide(file)
-            severity = (
-                dg.AssetCheckSeverity.ERROR if check in _ERRORS else dg.AssetCheckSeverity.WARN
-            )
+            ((found, faults),) = connection.execute(SQL[f"check_{key.name}"]).fetchall()
+            severities = dg.AssetCheckSeverity
+            is_blocking = (layout.asset(key.asset_key), key.name) in _BLOCKING
             yield dg.AssetCheckResult(
                 asset_key=key.asset_key,
                 check_name=key.name,
-                passed=passed,
-                severity=severity,
-                metadata=metadata,
+                passed=not found,
+                severity=severities.ERROR if is_blocking else severities.WARN,
+                description=None if faults is None else plain_line(faults),
+                metadata={"found": found},
             )
-
-
-def _count_none(statement: str) -> Decide:
-    """Return a check that passes if a statement counts 0."""
-
-    def decide(file: CheckedFile) -> CheckResult:
-        ((count,),) = file.rows(statement)
-        return count == 0, {"found": count}
-
-    return decide
-
-
-def has_every_version(file: CheckedFile) -> CheckResult:
-    """Check that the file has as many versions as its batches added."""
-    ((versions, added),) = file.rows("count_versions")
-    return versions == added, {"versions": versions, "added by batches": int(added)}
-
-
-def has_no_new_fields(file: CheckedFile) -> CheckResult:
-    """Check that the service began to send no field without a column within the last days."""
-    now = file.catalog.now()
-    new = [name for name, since in file.rows("find_new_fields") if now - since < _NEW_FOR]
-    return not new, {"new fields": ", ".join(map(plain_line, new)) or "none"}
-
-
-def has_none_quarantined(file: CheckedFile) -> CheckResult:
-    """Check that no batch is quarantined, except those that a person dismissed."""
-    left_out = file.home.landing.dismissed()
-    found = [row for row in file.rows("check_quarantined") if row[0] not in left_out]
-    metadata: Metadata = {"quarantined": len(found)}
-    if found:
-        newest, why = found[0]
-        metadata["next step"] = (
-            f"almanac batches list {newest}; to merge it anyway: almanac batches release {newest}"
-        )
-        metadata["newest"] = f"{newest}: {why}"
-    return not found, metadata
-
-
-_ERRORS: Final[dict[tuple[str, str], tuple[str, Decide]]] = {
-    ("events", "one_current_version"): (
-        "Every event has one current version, with the same number.",
-        _count_none("check_current_version"),
-    ),
-    ("events", "unique_events"): ("Every event occurs once.", _count_none("check_event_keys")),
-    ("event_versions", "spans_run_forward"): (
-        "No version ends before it begins (known_from <= known_to).",
-        _count_none("check_known_spans"),
-    ),
-    ("event_versions", "unique_versions"): (
-        "Every (event_id, version) occurs once.",
-        _count_none("check_version_keys"),
-    ),
-    ("event_versions", "every_version"): (
-        "The file has as many versions as its batches added.",
-        has_every_version,
-    ),
-}
-"""The meaning of each check by table and name, and its function. A failure blocks."""
-_WARNINGS: Final[dict[tuple[str, str], tuple[str, Decide]]] = {
-    ("events", "no_new_fields"): (
-        "In the last 7 days the service began to send no field that has no column. Such fields "
-        "are kept as JSON in `extra`.",
-        has_no_new_fields,
-    ),
-    ("batches", "none_quarantined"): ("No batch is quarantined.", has_none_quarantined),
-}

@@ -1,18 +1,20 @@
 -- Asset checks of the changes and the published tables: a query for each check. Each only reads.
+-- Those of tables give one row: the number of faults, and some of them as text, NULL for none.
 
--- name: check_event_keys
--- Grain: one row, the number of event_id that occur more than once. Run twice: the same row.
-SELECT count(*) FROM (SELECT 1 FROM events GROUP BY event_id HAVING count(*) > 1)
+-- name: check_unique_events
+-- Grain: one row, of the event_id that occur more than once. Run twice: the same row.
+SELECT count(*), max(event_id)
+FROM (SELECT event_id FROM events GROUP BY event_id HAVING count(*) > 1)
 
--- name: check_version_keys
--- Grain: one row, the number of (event_id, version) that occur more than once. Run twice: the same.
-SELECT count(*)
-FROM (SELECT 1 FROM event_versions GROUP BY event_id, version HAVING count(*) > 1)
+-- name: check_unique_versions
+-- Grain: one row, of the (event_id, version) that occur more than once. Run twice: the same row.
+SELECT count(*), max(event_id)
+FROM (SELECT event_id FROM event_versions GROUP BY event_id, version HAVING count(*) > 1)
 
--- name: check_current_version
--- Grain: one row, the number of events without exactly one current version of the same number.
+-- name: check_one_current_version
+-- Grain: one row, of the events without exactly one current version of the same number.
 -- Run twice: the same row.
-SELECT count(*)
+SELECT count(*), max(event_id)
 FROM (
     SELECT e.event_id
     FROM events AS e
@@ -21,19 +23,21 @@ FROM (
     HAVING count(v.version) <> 1 OR max(v.version) IS DISTINCT FROM e.version
 )
 
--- name: check_known_spans
--- Grain: one row, the number of versions that end before they begin. Run twice: the same row.
-SELECT count(*) FROM event_versions WHERE known_to < known_from
+-- name: check_spans_run_forward
+-- Grain: one row, of the versions that end before they begin. Run twice: the same row.
+SELECT count(*), max(event_id) FROM event_versions WHERE known_to < known_from
 
--- name: count_versions
--- Grain: one row, the number of versions, and how many the batches added. Run twice: the same row.
-SELECT
-    (SELECT count(*) FROM event_versions),
-    (SELECT coalesce(sum(versions), 0) FROM batches WHERE status = 'merged')
-
--- name: check_quarantined
--- Grain: one row per quarantined batch, newest first. Run twice: the same rows.
-SELECT batch_id, why FROM batches WHERE status = 'quarantined' ORDER BY observed_at DESC
+-- name: check_every_version
+-- Grain: one row, the difference between the versions and those that the batches added.
+-- Run twice: the same row.
+SELECT versions - added, if(versions = added, NULL, versions || ' versions, ' || added || ' added')
+FROM
+    (SELECT count(*) AS versions FROM event_versions),
+    (
+        SELECT coalesce(sum(versions), 0)::BIGINT AS added
+        FROM batches
+        WHERE status = 'merged'
+    )
 
 -- name: check_day_file
 -- Grain: one row for the file of a day: its rows, its different versions, and its
@@ -44,11 +48,19 @@ SELECT
     count(*) FILTER (known_from::DATE <> $day)
 FROM read_parquet($file, hive_partitioning = false)
 
--- name: find_new_fields
--- Grain: one row per field without a column that the service began to send, with the instant at
--- which it was first seen. Fields of the first day are not new. Run twice: the same rows.
-SELECT field, min(known_from) AS first_seen_at
-FROM (SELECT unnest(json_keys(extra)) AS field, known_from FROM event_versions WHERE extra IS NOT NULL)
-GROUP BY field
-HAVING min(known_from) >= (SELECT min(known_from) + INTERVAL 1 DAY FROM event_versions)
-ORDER BY first_seen_at, field
+-- name: check_no_new_fields
+-- Grain: one row, of the fields without a column that the service began to send in the 7 days before
+-- the newest batch. Fields of the first day are not new. Run twice: the same row.
+SELECT count(*), string_agg(field, ', ' ORDER BY field)
+FROM (
+    SELECT field
+    FROM (
+        SELECT unnest(json_keys(extra)) AS field, known_from
+        FROM event_versions
+        WHERE extra IS NOT NULL
+    )
+    GROUP BY field
+    HAVING
+        min(known_from) >= (SELECT min(known_from) + INTERVAL 1 DAY FROM event_versions)
+        AND min(known_from) > (SELECT max(observed_at) - INTERVAL 7 DAY FROM batches)
+)

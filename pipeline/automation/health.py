@@ -8,6 +8,7 @@ status`, which does not import Dagster.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from typing import Any, Final
 
@@ -17,11 +18,12 @@ import msgspec
 from assets.landed import COMPLETE_DAY, evaluate_day, name_asset
 from assets.layout import Layout
 from pipeline.automation.run_decisions import SensorState, find_instance
-from pipeline.health.facts import FORGOTTEN_AFTER, RUN_NOTE, FailedWork, RunNote
+from pipeline.health.facts import FORGOTTEN_AFTER, RUN_NOTE, FailedWork, RunNote, read_facts
 from pipeline.health.notices import NotPosted, post_warnings
-from pipeline.health.warnings import WARNINGS, find_missing_days, find_warnings
+from pipeline.health.warnings import WARNINGS, find_warnings
 from pipeline.instance import owner_tags
 from pipeline.settings import Settings
+from warehouse.errors import WarehouseError
 from warehouse.files.documents import put_note
 from warehouse.home import Home
 from warehouse.landing.batches import Feed
@@ -107,7 +109,9 @@ def health_sensor(
             except NotPosted as error:
                 reason += f" {error}"
         known = HealthState.from_cursor(context.cursor).missing
-        missing = {**known, **find_missing_days(settings, home, now)}
+        missing = {**known}
+        with suppress(WarehouseError):
+            missing |= {each.feed: each.missing for each in read_facts(settings, home, now).feeds}
         return dg.SensorResult(
             skip_reason=f"{reason} Next check in {EVERY_S // 60} min.",
             cursor=HealthState(missing=missing).cursor(),

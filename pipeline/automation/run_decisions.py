@@ -13,18 +13,12 @@ from typing import Final, Self
 import dagster as dg
 import msgspec
 
-IN_PROGRESS_STATUSES: Final = (
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-)
 ENDED_STATUSES: Final = (
     dg.DagsterRunStatus.SUCCESS,
     dg.DagsterRunStatus.FAILURE,
     dg.DagsterRunStatus.CANCELED,
 )
+IN_PROGRESS_STATUSES: Final = tuple({*dg.DagsterRunStatus} - {*ENDED_STATUSES})
 _NEWEST_RUNS: Final = 8
 _DOUBLED_MAX: Final = 10
 

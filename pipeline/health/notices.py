@@ -23,7 +23,7 @@ from resources.redaction import conceal_in_logs
 from warehouse.files.documents import put_note, read_note
 from warehouse.home import Home
 
-TIMEOUT_S: Final = 10.0
+_TIMEOUT_S: Final = 10.0
 ALERTS: Final = "alerts.json"
 _SLACK: Final = frozenset({"hooks.slack.com", "hooks.slack-gov.com"})
 _HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "crypto-almanac"}
@@ -76,7 +76,6 @@ def post_json(
     body: Any,
     what: str,
     *,
-    timeout_s: float = TIMEOUT_S,
     network: Network = DIRECT,
 ) -> None:
     """Post a value once; a redirect is not followed.
@@ -88,7 +87,7 @@ def post_json(
     content = msgspec.json.encode(body)
     try:
         with (
-            network.http_client(headers=_HEADERS, timeout=timeout_s) as http,
+            network.http_client(headers=_HEADERS, timeout=_TIMEOUT_S) as http,
             http.stream("POST", address.get_secret_value(), content=content) as sent,
         ):
             why = f"the response was {sent.status_code}, expected 2xx"

@@ -6,7 +6,7 @@ docs/operate.md has a row for it. A warning ends when its cause is gone.
 """
 
 from collections.abc import Callable, Iterable
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from almanac.safe_text import plain_line
@@ -14,7 +14,6 @@ from pipeline.health.facts import FORGOTTEN_AFTER, Health, HealthWarning, Suspec
 from pipeline.settings import Settings
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
-from warehouse.landing.batches import Feed
 
 LEAST_FREE_BYTES: Final = 2_000_000_000
 RECENT: Final = timedelta(days=2)
@@ -59,14 +58,6 @@ def find_warnings(settings: Settings, home: Home, now: datetime) -> dict[str, st
         why = f"The home can't be read ({type(error).__name__}): almanac status shows the reason"
         return {"damaged": why}
     return {kind: found.get(kind) for kind in WARNINGS}
-
-
-def find_missing_days(settings: Settings, home: Home, now: datetime) -> dict[Feed, list[date]]:
-    """Return the days without a complete pull of each feed; none if a home can't be read."""
-    try:
-        return {feed.feed: feed.missing for feed in read_facts(settings, home, now).feeds}
-    except WarehouseError:
-        return {}
 
 
 @_warning
