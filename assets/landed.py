@@ -90,6 +90,7 @@ def land(
             results[day] = [check_day(feed_day, home)]
     if not_landed:
         record_days(context, metadata_of_days)
+        log_day_results(context, context.asset_key, results)
         others = f" {len(not_landed) - 1} other days of the range have no batch either."
         text = f"{not_landed[0]}{others if len(not_landed) > 1 else ''}"
         raise dg.Failure(text, allow_retries=False)

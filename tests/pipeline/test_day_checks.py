@@ -9,7 +9,8 @@ import dagster as dg
 import pytest
 
 from assets.event_changes import CHANGES, FEW_REJECTS, ONE_ROW_PER_VERSION
-from assets.landed import COMPLETE_DAY, name_asset
+from assets.feed_day import FeedDay
+from assets.landed import COMPLETE_DAY, check_day, name_asset
 from pipeline.automation.health import HEALTH
 from pipeline.build import build_definitions
 from pipeline.health.warnings import WARNINGS
@@ -132,3 +133,33 @@ def test_no_check_of_the_health_or_of_a_table_is_hidden_by_a_publication(
         # Dagster shows a result of the run of the newest materialisation, or of a later time.
         newest = instance.get_latest_materialization_event(key.asset_key)
         assert newest is None or record.run_id == done.run_id, key
+
+
+@pytest.mark.parametrize(
+    ("rows", "before", "why"),
+    [
+        (0, 100, "0 rows, 100 the day before"),
+        (49, 100, "49 rows, 100 the day before"),
+        (50, 100, None),
+        (1, 11, None),
+        (None, 100, None),
+        (0, None, None),
+    ],
+)
+def test_less_than_half_the_rows_of_the_day_before_fail_a_day(
+    tmp_path: Path, rows: int | None, before: int | None, why: str | None
+) -> None:
+    small = SmallHome(tmp_path / "home")
+    small.land("coins", at=NOON - DAY, rows_claimed=before)
+    small.land("coins", at=NOON, rows_claimed=rows)
+    assert check_day(FeedDay("coins", ago(0), "pulled"), small.home).description == why
+
+
+def test_a_day_without_a_complete_pull_fails_unless_the_plan_lacks_the_feed(
+    tmp_path: Path,
+) -> None:
+    small = SmallHome(tmp_path / "home")
+    small.land("export", at=NOON, why_incomplete="page 2 broke")
+    found = check_day(FeedDay("export", ago(0), "deferred: the quota"), small.home)
+    assert found.description == "No complete pull: deferred: the quota"
+    assert check_day(FeedDay("export", ago(0), "not in the plan free"), small.home).passed
