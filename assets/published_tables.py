@@ -215,13 +215,12 @@ def check_results(
     with connected(home.warehouse, own_files=True) as connection:
         for key in sorted(keys):
             ((found, faults),) = connection.execute(SQL[f"check_{key.name}"]).fetchall()
-            severities = dg.AssetCheckSeverity
             is_blocking = (layout.asset(key.asset_key), key.name) in _BLOCKING
             yield dg.AssetCheckResult(
                 asset_key=key.asset_key,
                 check_name=key.name,
                 passed=not found,
-                severity=severities.ERROR if is_blocking else severities.WARN,
+                severity=dg.AssetCheckSeverity("ERROR" if is_blocking else "WARN"),
                 description=None if faults is None else plain_line(faults),
                 metadata={"found": found},
             )
