@@ -4,6 +4,7 @@ Today's partition pulls. A past day is read from the stored batches without a re
 service sends only today's data.
 """
 
+import json
 import logging
 import threading
 from collections import Counter
@@ -11,15 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import date, timedelta
-from typing import Final
+from typing import Any, Final
 
 import dagster as dg
-
-# Not public. Without it, Dagster hides the result of a check that a step reports for another day
-# than that of its run (https://github.com/dagster-io/dagster/issues/17005).
-from dagster._core.definitions.asset_checks.asset_check_evaluation import (
-    AssetCheckEvaluationTargetMaterializationData,
-)
 
 from almanac.safe_text import plain_line
 from assets.feed_day import FROM_INBOX, NEVER_PULLED, USUAL, DayNotLanded, FeedDay, pull_or_reuse
@@ -155,11 +150,23 @@ def log_day_results(
 def evaluate_day(
     instance: dg.DagsterInstance, key: dg.AssetKey, day: date, result: dg.AssetCheckResult
 ) -> dg.AssetCheckEvaluation:
-    """Return a result as an event of a day, for the newest materialisation of this day."""
+    """Return a result as an event of a day, for the newest materialisation of this day.
+
+    Without the materialisation, Dagster hides the result of another day than that of the run
+    (https://github.com/dagster-io/dagster/issues/17005). Its class is not public, but its stored
+    form is.
+    """
     of_day = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[day.isoformat()])
-    targets = [
-        AssetCheckEvaluationTargetMaterializationData(
-            storage_id=record.storage_id, run_id=record.run_id, timestamp=record.timestamp
+    targets: list[Any] = [
+        dg.deserialize_value(
+            json.dumps(
+                {
+                    "__class__": "AssetCheckEvaluationTargetMaterializationData",
+                    "storage_id": record.storage_id,
+                    "run_id": record.run_id,
+                    "timestamp": record.timestamp,
+                }
+            )
         )
         for record in instance.fetch_materializations(of_day, limit=1).records
     ]
