@@ -7,7 +7,7 @@ application/cli/run_command.py shows the summary.
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from time import monotonic
 from typing import Any, Final, Literal
@@ -148,8 +148,11 @@ def run_days(
 def _job(settings: Settings, service: OpenedSession, *, first_day: date) -> dg.JobDefinition:
     session = LazySession(lambda: nullcontext(service), clock=service.clock)
     session.service()
-    layout = replace(
-        make_layout(settings, locate_home(settings), service.now(), first_day=first_day),
+    layout = make_layout(
+        settings,
+        locate_home(settings),
+        service.now(),
+        first_day=first_day,
         retry_policy=None,  # a person waits, and can run the command again
     )
     definitions = build_definitions(settings, clock=service.clock, layout=layout, catalog=session)

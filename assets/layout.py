@@ -5,7 +5,7 @@ sees is composed here.
 """
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -16,6 +16,8 @@ import dagster as dg
 
 from resources.errors import RetryLater
 
+EVERYTHING_ON: Final = "all"
+NOTHING_ON: Final = "none"
 FIRST_DAY: Final = date(2017, 1, 1)
 """The first observed day if the home has no batch: the start of the catalog."""
 CATALOG_POOL: Final = "catalog"
@@ -35,14 +37,13 @@ notices a cancellation only after a wait, so no wait is longer than 70 s."""
 class Layout:
     """Prefixes of keys, groups and names, and the first and last day that are partitions.
 
-    `name_prefix` is for what shares one namespace in a deployment: jobs, schedules, sensors, ops,
-    pools and resources. Dagster counts partitions by the machine's day; `days_ahead` is how many
-    days the service may be ahead of it.
+    The key prefix is also in the names that share one namespace in a deployment: jobs, schedules,
+    sensors, ops, pools and resources. Dagster counts partitions by the machine's day; `days_ahead`
+    is how many days the service may be ahead of it.
     """
 
     key_prefix: tuple[str, ...] = ()
     group_prefix: str = ""
-    name_prefix: str = ""
     first_day: date = FIRST_DAY
     days_ahead: int = 3
     executor: dg.ExecutorDefinition | None = dg.in_process_executor
@@ -50,8 +51,8 @@ class Layout:
     retry_policy: dg.RetryPolicy | None = RETRIES
     """When a step that pulls is retried."""
     owners: tuple[str, ...] = ("team:almanac",)
-    is_on: Callable[[str], bool] = lambda name: True
-    """Whether a schedule or sensor is on at first, by its name without prefix."""
+    automation: Collection[str] = (EVERYTHING_ON,)
+    """The schedules and sensors that are on at first, by name without prefix; `all` or `none`."""
 
     def key(self, asset: str) -> dg.AssetKey:
         """Return the key of an asset."""
@@ -71,7 +72,7 @@ class Layout:
             below = "/".join(self.key_prefix) or "the top level"
             raise ValueError(
                 f"the asset {key.to_user_string()} is not one of {below}. Nothing was changed. "
-                "Keys can't be renamed from outside: set ALMANAC_KEY_PREFIX."
+                "Keys can't be renamed from outside: set key_prefix of AlmanacComponent."
             )
         return name
 
@@ -81,10 +82,14 @@ class Layout:
 
     def name(self, name: str) -> str:
         """Return the name of a job, schedule, sensor, op, pool or resource."""
-        return self.name_prefix + name
+        return "_".join([*self.key_prefix, name])
 
     def names(self, *names: str) -> set[str]:
         return {self.name(name) for name in names}
+
+    def is_on(self, name: str) -> bool:
+        """Whether a schedule or sensor is on until a person switches it."""
+        return EVERYTHING_ON in self.automation or name in self.automation
 
     def schedule_status(self, name: str) -> dg.DefaultScheduleStatus:
         """Return whether a schedule is on until a person switches it."""
@@ -140,7 +145,17 @@ def day_asset(
 
 
 def list_run_days(context: dg.AssetExecutionContext) -> list[date]:
-    """Return the observed days of a run, in order."""
+    """Return the observed days of a run, in order.
+
+    Raises:
+        dg.Failure: the run has no partition.
+    """
+    if not (context.has_partition_key or context.has_partition_key_range):
+        raise dg.Failure(
+            "This run has no partition, so its day is not known. No request was sent. Start it "
+            "with one: choose the day in the UI, or give `--partition YYYY-MM-DD`.",
+            allow_retries=False,
+        )
     return [date.fromisoformat(key) for key in sorted(context.partition_keys)]
 
 

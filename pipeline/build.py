@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import date, datetime, timedelta
 from functools import partial
 from math import ceil
-from typing import Any, Final
+from typing import Any
 
 import dagster as dg
 from pydantic import Field
@@ -17,7 +17,7 @@ from pydantic import Field
 from assets.event_changes import event_changes
 from assets.landed import landed_assets
 from assets.landed_calendar import landed_calendar
-from assets.layout import Layout, without_beta_warnings
+from assets.layout import CATALOG_POOL, EVERYTHING_ON, NOTHING_ON, Layout, without_beta_warnings
 from assets.polled import polled_assets
 from assets.published_tables import published_tables
 from pipeline.automation.dead_runs import dead_runs_sensor, process_tags
@@ -28,7 +28,7 @@ from pipeline.automation.prune import prune_schedule
 from pipeline.automation.pulls import first_pull_sensor, polls_sensor, quota_sensor, was_day_pulled
 from pipeline.home_location import locate_home
 from pipeline.service_session import open_service
-from pipeline.settings import EVERYTHING_ON, NOTHING_ON, Settings, SettingsError
+from pipeline.settings import Settings, SettingsError
 from resources.limits.ledger import Work
 from resources.service_address import check_base_url
 from resources.service_clock import MAX_SKEW, NOTABLE, ServiceClock, read_saved_clock, service_time
@@ -36,12 +36,6 @@ from resources.session import NEAR_DAYS, LazySession
 from warehouse.clock import utc_now
 from warehouse.files.storage import Storage
 from warehouse.home import Home
-
-_EXECUTORS: Final = {
-    "in_process": dg.in_process_executor,
-    "multiprocess": dg.multiprocess_executor,
-    "deployment": None,
-}
 
 
 def build_definitions(
@@ -53,12 +47,12 @@ def build_definitions(
 ) -> dg.Definitions:
     """Return all definitions. `overrides` replace resources by their own name.
 
-    Without a `layout`, it is computed from the settings and the stored batches.
+    Without a `layout` there are no prefixes, and the days are those of the stored batches.
     """
     home = locate_home(settings)
     service_now = service_time(home.state, clock)
     layout = layout or make_layout(settings, home, service_now())
-    jobs = asset_jobs(layout)
+    jobs = asset_jobs(layout, service_now().date())
     schedules = [
         daily_schedule(layout, clock, service_now, partial(was_day_pulled, home)),
         prune_schedule(layout, settings, clock),
@@ -79,7 +73,7 @@ def build_definitions(
         sensors.append(iceberg_sensor(layout))
     names = {schedule.name for schedule in schedules} | {sensor.name for sensor in sensors}
     sensors.append(health_sensor(layout, settings, home, clock))
-    _check_automation(settings, {*names, sensors[-1].name})
+    _check_automation(layout, {*names, sensors[-1].name})
     with without_beta_warnings():
         assets = dg.with_source_code_references(
             [
@@ -102,24 +96,29 @@ def build_definitions(
     )
 
 
-def _check_automation(settings: Settings, names: Iterable[str]) -> None:
-    known = {name.removeprefix(settings.name_prefix) for name in names}
-    unknown = set(settings.automation) - known - {EVERYTHING_ON, NOTHING_ON}
+def _check_automation(layout: Layout, names: Iterable[str]) -> None:
+    known = {name.removeprefix(layout.name("")) for name in names}
+    unknown = set(layout.automation) - known - {EVERYTHING_ON, NOTHING_ON}
     if unknown:
         raise SettingsError(
-            f"ALMANAC_AUTOMATION: there is no schedule or sensor {min(unknown)!r}; expected "
-            f"{EVERYTHING_ON}, {NOTHING_ON}, or some of {', '.join(sorted(known))}."
+            f"AlmanacComponent.automation: there is no schedule or sensor {min(unknown)!r}; "
+            f"expected {EVERYTHING_ON}, {NOTHING_ON}, or some of {', '.join(sorted(known))}."
         )
 
 
 def make_layout(
-    settings: Settings, home: Home, service_now: datetime, *, first_day: date | None = None
+    settings: Settings,
+    home: Home,
+    service_now: datetime,
+    *,
+    first_day: date | None = None,
+    **given: Any,
 ) -> Layout:
-    """Return the layout of a home, whose days begin with the first landed one.
+    """Return the layout of a home, whose days begin with the first landed one. `given` are other
+    fields.
 
     The days from `first_day` on have not been pulled yet. Dagster counts partitions by this
-    machine's
-    clock, so days to come are counted from that.
+    machine's clock, so days to come are counted from that.
     """
     now, landed = utc_now(), home.landing.days()
     # Without a Date of the service so far, its day may be any within the accepted skew.
@@ -127,14 +126,9 @@ def make_layout(
     slack = timedelta(0) if is_known else MAX_SKEW
     ahead = service_now - now + slack - NOTABLE
     return Layout(
-        key_prefix=settings.key_prefix,
-        group_prefix=settings.group_prefix,
-        name_prefix=settings.name_prefix,
         first_day=min([first_day or date.max, (service_now - slack).date(), *landed[:1]]),
         days_ahead=max(0, ceil(ahead / timedelta(days=1))),
-        executor=_EXECUTORS[settings.executor],
-        owners=settings.owners,
-        is_on=settings.is_on,
+        **given,
     )
 
 
@@ -147,10 +141,10 @@ def build_resources(
         ValueError: an override names an unknown resource.
     """
     resources: dict[str, Any] = {
-        "home": _home(settings),
-        "catalog": _catalog(settings, clock, "daily"),
-        "catalog_for_polls": _catalog(settings, clock, "polls"),
-        "catalog_for_backfills": _catalog(settings, clock, "backfill"),
+        "home": _home(layout, settings),
+        "catalog": _catalog(layout, settings, clock, "daily"),
+        "catalog_for_polls": _catalog(layout, settings, clock, "polls"),
+        "catalog_for_backfills": _catalog(layout, settings, clock, "backfill"),
     }
     unknown = overrides.keys() - resources.keys()
     if unknown:
@@ -160,7 +154,7 @@ def build_resources(
     return {layout.name(name): value for name, value in {**resources, **overrides}.items()}
 
 
-def _home(settings: Settings) -> dg.ConfigurableResource[Home]:
+def _home(layout: Layout, settings: Settings) -> dg.ConfigurableResource[Home]:
     class HomeResource(dg.ConfigurableResource[Home]):
         """The home: the folder of landing and warehouse."""
 
@@ -168,7 +162,7 @@ def _home(settings: Settings) -> dg.ConfigurableResource[Home]:
 
         def create_resource(self, context: dg.InitResourceContext) -> Home:
             # With another executor this is the process of a step, and the run outlives it.
-            if context.run is not None and settings.executor == "in_process":
+            if context.run is not None and layout.executor is dg.in_process_executor:
                 assert context.instance is not None
                 run_id = context.run.run_id
                 context.instance.add_run_tags(run_id, process_tags(run_id))
@@ -178,7 +172,7 @@ def _home(settings: Settings) -> dg.ConfigurableResource[Home]:
 
 
 def _catalog(
-    settings: Settings, clock: Callable[[], datetime], work: Work
+    layout: Layout, settings: Settings, clock: Callable[[], datetime], work: Work
 ) -> dg.ConfigurableResource[LazySession]:
     opening = partial(open_service, settings, work=work)
 
@@ -191,6 +185,13 @@ def _catalog(
 
         @contextmanager
         def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator[LazySession]:
+            assert context.instance is not None and context.log is not None
+            if not _has_limit(context.instance, pool := layout.name(CATALOG_POOL)):
+                context.log.warning(
+                    f"The pool {pool} has no limit, so two runs can pull at the same time. Set its "
+                    "limit to 1: concurrency.pools.default_limit in dagster.yaml, or Deployment > "
+                    "Concurrency in the UI."
+                )
             service_clock = ServiceClock(clock, state=Storage(settings.home / "state"))
             # Without a Date of the service so far, its day may be any within the accepted skew.
             is_known = service_clock.heard is not None or settings.base_url is None
@@ -208,3 +209,9 @@ def _catalog(
         plan=settings.plan or "as the service reports it",
         work=work,
     )
+
+
+def _has_limit(instance: dg.DagsterInstance, pool: str) -> bool:
+    limits = {limit.name for limit in instance.event_log_storage.get_pool_limits()}
+    default = instance.get_concurrency_config().pool_config.default_pool_limit
+    return pool in limits or default is not None

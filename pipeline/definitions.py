@@ -2,13 +2,12 @@
 
 import dagster as dg
 
-from pipeline.build import build_definitions
+from pipeline.component import AlmanacComponent
 from pipeline.secrecy import restrict_new_files
-from pipeline.settings import read_settings
 
 
 @dg.definitions
 def almanac() -> dg.Definitions:
     # This is the process of the code location, which starts the processes of its runs.
     restrict_new_files()
-    return build_definitions(read_settings())
+    return AlmanacComponent().build_defs()

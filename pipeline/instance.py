@@ -4,7 +4,7 @@ In an instance of another owner, only run records are written.
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
@@ -12,6 +12,7 @@ from typing import Final
 import dagster as dg
 from sqlalchemy.exc import DBAPIError
 
+from assets.layout import Layout
 from warehouse.errors import WarehouseError
 from warehouse.files.storage import Storage
 from warehouse.home import Home
@@ -22,9 +23,9 @@ OWNER_TAG: Final = "almanac/owner"
 """The tag of the runs of a home's jobs. Homes in one instance have different values."""
 
 
-def owner_tags(key_prefix: Iterable[str], name_prefix: str) -> dict[str, str]:
+def owner_tags(layout: Layout) -> dict[str, str]:
     """Return the tags of the jobs of a home."""
-    return {OWNER_TAG: "/".join([*key_prefix, f"{name_prefix}almanac"])}
+    return {OWNER_TAG: layout.key("almanac").to_user_string()}
 
 
 def is_own(home: Home) -> bool:

@@ -43,20 +43,23 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "ALMANAC_"
 ENV_FILE: Final = Path(".env")
-EVERYTHING_ON: Final = "all"
-NOTHING_ON: Final = "none"
 _LEAST_SECRET: Final = 16
 """Characters of the shortest signing secret; a shorter one could be guessed."""
 _MEMORY_SHARE: Final = 0.4
 """The part of the memory that DuckDB may use; Dagster's programs and a run need the rest."""
 _PROXY_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
-_NAME: Final = "[A-Za-z][A-Za-z0-9_]*"
 _SECRETS: Final = ("api_key", "alert_url", "digest_url", "proxy", "webhook_secrets")
 _REPLACED: Final = {
-    "API_KEY_FILE ALERT_URL_FILE DIGEST_URL_FILE PROXY_FILE WEBHOOK_SECRETS_FILE": "SECRETS_DIR",
-    "KEEP_RUNS KEEP_RUNS_DAYS KEEP_FAILED_RUNS_DAYS": "KEEP_DAYS",
-    "KEEP_REQUEST_LOGS_DAYS KEEP_DELIVERIES_DAYS": "KEEP_DAYS",
-    "DAILY_QUOTA POLLS_QUOTA BACKFILL_QUOTA": "RESERVE",
+    "API_KEY_FILE ALERT_URL_FILE DIGEST_URL_FILE PROXY_FILE": "ALMANAC_SECRETS_DIR",
+    "WEBHOOK_SECRETS_FILE": "ALMANAC_SECRETS_DIR",
+    "KEEP_RUNS KEEP_RUNS_DAYS KEEP_FAILED_RUNS_DAYS": "ALMANAC_KEEP_DAYS",
+    "KEEP_REQUEST_LOGS_DAYS KEEP_DELIVERIES_DAYS": "ALMANAC_KEEP_DAYS",
+    "DAILY_QUOTA POLLS_QUOTA BACKFILL_QUOTA": "ALMANAC_RESERVE",
+    **{
+        name.upper(): f"the attribute {name} of AlmanacComponent"
+        for name in ("key_prefix", "group_prefix", "owners", "automation", "executor")
+    },
+    "NAME_PREFIX": "the attribute key_prefix of AlmanacComponent",
     "DUCKDB_THREADS NO_PROXY PUSH_MERGE_INTERVAL_S PUSH_SILENCE_H SIGNATURE_FORMS": "",
     "KEEP_REPORTS RECEIVE_HOST RECEIVE_PATH RECEIVE_PORT": "",
     "REPORT_DIR SQL_MEMORY SQL_THREADS": "",
@@ -74,10 +77,6 @@ def _split(value: Any) -> Any:
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return value
-
-
-def _key_parts(value: Any) -> Any:
-    return tuple(part.strip() for part in value.split("/")) if isinstance(value, str) else value
 
 
 def _hook(address: SecretStr) -> SecretStr:
@@ -122,9 +121,6 @@ def _expanded(path: Path) -> Path:
 
 
 Source = sources.PydanticBaseSettingsSource
-Name = Annotated[str, Field(pattern=rf"^({_NAME})?$")]
-KeyPart = Annotated[str, Field(pattern=rf"^{_NAME}$")]
-Owner = Annotated[str, Field(pattern=r"^(team:[A-Za-z0-9_-]+|[\w.+-]+@[\w-]+(\.[\w-]+)+)$")]
 CommaList = Annotated[tuple[str, ...], BeforeValidator(_split)]
 LocalPath = Annotated[Path, AfterValidator(_expanded)]
 Hook = Annotated[SecretStr, AfterValidator(_hook)]
@@ -219,20 +215,6 @@ class Settings(BaseSettings):
     duckdb_memory: Annotated[ByteSize, Field(ge=100_000_000)] | None = None
     """Memory of DuckDB in a merge; beyond it, it spills to disk. Default: 40 % of the machine's or
     container's memory, at most 1.3 GB."""
-    key_prefix: Annotated[tuple[KeyPart, ...], BeforeValidator(_key_parts)] = ()
-    """A prefix of asset keys, its parts separated by `/`."""
-    group_prefix: Name = ""
-    """A prefix of asset groups."""
-    name_prefix: Name = ""
-    """A prefix of jobs, schedules, sensors, ops, pools and resources, such as `almanac_`."""
-    executor: Literal["in_process", "multiprocess", "deployment"] = "in_process"
-    """How steps run: `in_process`; `multiprocess`; or `deployment`, as the definitions say with
-    which these are merged."""
-    owners: Annotated[tuple[Owner, ...], BeforeValidator(_split)] = ("team:almanac",)
-    """The owners of all assets, separated by commas: e-mail addresses or teams."""
-    automation: CommaList = (EVERYTHING_ON,)
-    """The schedules and sensors that are on at first, by name without prefix, separated by commas;
-    `all` or `none`. The Dagster UI switches each."""
 
     _webhook_file: Path | None = PrivateAttr(default=None)
     _in_env_file: frozenset[str] = PrivateAttr(default=frozenset())
@@ -296,10 +278,6 @@ class Settings(BaseSettings):
         share = max(int(memory_bytes() * _MEMORY_SHARE), 200_000_000)
         usual = min(share, USUAL_LIMITS.memory_bytes)
         return DuckDBLimits(self.duckdb_memory or usual, cores())
-
-    def is_on(self, name: str) -> bool:
-        """Whether a schedule or sensor is on until a person switches it."""
-        return EVERYTHING_ON in self.automation or name in self.automation
 
     def service_address(self) -> tuple[str, SecretStr] | None:
         """Return base address and key, None for the embedded sandbox.
@@ -412,8 +390,8 @@ class Settings(BaseSettings):
             )
 
 
-def read_settings() -> Settings:
-    """Read the settings.
+def read_settings(**given: Any) -> Settings:
+    """Read the settings. `given` overrides the environment.
 
     Raises:
         SettingsError: a setting can't be used; the text names it and shows no value.
@@ -426,8 +404,8 @@ def read_settings() -> Settings:
     variables = {**file.env_vars, **environment.env_vars}
     removed = [name for name in REMOVED if f"{PREFIX}{name}".lower() in variables]
     if removed:
-        texts = (f"{PREFIX}{name} (now {PREFIX}{REMOVED[name]})" for name in removed)
-        text = ", ".join(texts).replace(f" (now {PREFIX})", "")
+        text = ", ".join(f"{PREFIX}{name} (now {REMOVED[name]})" for name in removed)
+        text = text.replace(" (now )", "")
         raise SettingsError(f"{text}: removed in this version, see CHANGELOG.md; unset it.")
     in_file = {name: text for name, text in file().items() if name in Settings.model_fields}
     if in_file and is_writable_by_others(ENV_FILE.stat()):
@@ -441,15 +419,15 @@ def read_settings() -> Settings:
             "alone: a .env that you received could send your secrets elsewhere."
         )
     try:
-        settings = Settings()
+        settings = Settings(**given)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         message = first["msg"].removeprefix("Value error, ")
         raise SettingsError(f"{PREFIX}{first['loc'][0]}".upper() + f": {message}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"ALMANAC_SECRETS_DIR: {error}") from None
-    given = {**in_file, **environment()}
-    same = {name for name, text in in_file.items() if given[name] == text}
+    used = {**in_file, **environment(), **given}
+    same = {name for name, text in in_file.items() if used[name] == text}
     settings._in_env_file = frozenset(same)
     return settings
 

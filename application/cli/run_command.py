@@ -94,6 +94,7 @@ def _summary(settings: Settings, days: int, began: float) -> dict[str, Any]:
         show = held.enter_context(show_steps("Opening the home and the service ..."))
         with pause_garbage_collector():
             from application.daily_run import RunFailed, plan_run_times, run_days
+            from assets.layout import Layout
             from pipeline.automation.dead_runs import fail_dead_runs
             from pipeline.automation.health import write_run_note
             from pipeline.automation.prune import prune_files
@@ -108,7 +109,7 @@ def _summary(settings: Settings, days: int, began: float) -> dict[str, Any]:
             )
 
             instance = held.enter_context(open_instance(home))
-            held.callback(lambda: write_run_note(home, settings, instance, utc_now()))
+            held.callback(lambda: write_run_note(home, Layout(), instance, utc_now()))
             for run_id in fail_dead_runs(instance):
                 warnings.print(f"Run {run_id} was killed; it is marked failed.", markup=False)
             service = held.enter_context(open_service(settings, now=instants[0].at))

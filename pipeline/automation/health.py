@@ -99,7 +99,7 @@ def health_sensor(
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         now, instance = clock(), find_instance(context)
-        write_run_note(home, settings, instance, now)
+        write_run_note(home, layout, instance, now)
         found = find_warnings(settings, home, now)
         reason = f"Warnings: {' '.join(kind for kind in found if found[kind]) or 'none'}."
         if settings.alert_url:
@@ -141,14 +141,12 @@ def _is_shown(instance: dg.DagsterInstance, layout: Layout, kind: str, text: str
     return latest is not None and latest.status.value == expected
 
 
-def write_run_note(
-    home: Home, settings: Settings, instance: dg.DagsterInstance, now: datetime
-) -> None:
+def write_run_note(home: Home, layout: Layout, instance: dg.DagsterInstance, now: datetime) -> None:
     """Note the work whose newest run of the last days failed, and when the daemon reported."""
     records = instance.get_run_records(
         dg.RunsFilter(
             statuses=[dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS],
-            tags=owner_tags(settings.key_prefix, settings.name_prefix),
+            tags=owner_tags(layout),
             updated_after=now - FORGOTTEN_AFTER,
         ),
         ascending=True,

@@ -3,6 +3,7 @@
 A run is one process, since a process for each step would take seconds to start.
 """
 
+import sys
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time
 from typing import Any, Final
@@ -26,8 +27,14 @@ EXPORT_IS_OUT_AT: Final = time(0, 20)
 """The service makes the export at 00:05 UTC; at this time every plan can pull it."""
 
 
-def asset_jobs(layout: Layout) -> dict[str, Any]:
-    """Return the jobs over assets by their names without prefix. A run of each is one process."""
+def asset_jobs(layout: Layout, today: date) -> dict[str, Any]:
+    """Return the jobs over assets by their names without prefix. A run of each is one process.
+
+    `dagster job execute` without a partition takes `today`, the service's day.
+    """
+    # Only in that process: a server would keep the day, and add it to the range of a backfill.
+    is_command = sys.argv[1:3] == ["job", "execute"]
+    default_day = {"dagster/partition": today.isoformat()} if is_command else {}
     tables = layout.keys(table.name for table in PUBLISHED)
     published = dg.AssetSelection.assets(*tables)
     # With the changes between them, the tables are recorded after what was landed.
@@ -60,7 +67,7 @@ def asset_jobs(layout: Layout) -> dict[str, Any]:
             description=description,
             # A poll has one step, for which another process is a waste.
             executor_def=dg.in_process_executor if name == POLL else layout.executor,
-            tags=owner_tags(layout.key_prefix, layout.name_prefix),
+            tags=owner_tags(layout) | (default_day if name in (DAILY, DELIVERIES) else {}),
         )
         for name, (selection, description) in selections.items()
     }

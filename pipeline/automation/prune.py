@@ -32,11 +32,9 @@ RUNS_OF_A_JOB: Final = 100
 _PAGE: Final = 1000
 
 
-def prune_runs(
-    home: Home, settings: Settings, before: datetime, instance: dg.DagsterInstance
-) -> int:
+def prune_runs(home: Home, layout: Layout, before: datetime, instance: dg.DagsterInstance) -> int:
     """Delete the runs of a home that ended before a time or are too many; return their number."""
-    tags = {} if is_own(home) else owner_tags(settings.key_prefix, settings.name_prefix)
+    tags = {} if is_own(home) else owner_tags(layout)
     old = _find_old_runs(instance, before, tags)
     for run_id in old:
         instance.delete_run(run_id)
@@ -130,7 +128,7 @@ def prune_schedule(
         home, before = layout.resource(context, "home"), clock() - keep_for
         try:
             counts = prune_files(home, before)
-            counts["Dagster runs"] = prune_runs(home, settings, before, context.instance)
+            counts["Dagster runs"] = prune_runs(home, layout, before, context.instance)
         except WarehouseError as error:
             raise dg.Failure(str(error), allow_retries=False) from error
         found = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
@@ -141,7 +139,7 @@ def prune_schedule(
         description="Delete old runs, logs and files. A run stays while it has the latest "
         "materialisation of an asset or partition.",
         executor_def=dg.in_process_executor,
-        tags=owner_tags(settings.key_prefix, settings.name_prefix),
+        tags=owner_tags(layout),
     )
     def job() -> None:
         delete()

@@ -14,6 +14,7 @@ import dagster as dg
 import pytest
 
 from almanac.reading.attached_file import set_aside_foreign_wal
+from assets.layout import Layout
 from pipeline.automation import prune
 from pipeline.automation.dead_runs import PROCESS_TAG, fail_dead_runs, process_tags
 from pipeline.automation.prune import prune_files, prune_runs
@@ -154,7 +155,7 @@ def pruned(home: Home, after: timedelta) -> int:
     settings = settings_of(home.root, keep_days=10)
     with open_instance(home) as instance:
         before = datetime.now(UTC) + after - timedelta(days=settings.keep_days)
-        return prune_runs(home, settings, before, instance)
+        return prune_runs(home, Layout(), before, instance)
 
 
 def test_runs_with_the_latest_materialisations_stay_and_older_ones_go(home: Home) -> None:

@@ -152,7 +152,7 @@ class TestSetting:
 
 
 TODAY = datetime.now(UTC)
-LAYOUT = Layout(key_prefix=("almanac",), name_prefix="almanac_")
+LAYOUT = Layout(key_prefix=("almanac",))
 MERGED = dg.AssetCheckKey(LAYOUT.key("health"), "batches")
 
 
@@ -160,7 +160,7 @@ MERGED = dg.AssetCheckKey(LAYOUT.key("health"), "batches")
 def late(tmp_path: Path) -> SmallHome:
     """A home with a batch that should have been merged an hour ago."""
     (tmp_path / "home").mkdir(mode=0o700)
-    late = SmallHome(tmp_path / "home", key_prefix=("almanac",), name_prefix="almanac_")
+    late = SmallHome(tmp_path / "home")
     late.land(*PULLED, at=TODAY - DAY)
     merge(late.home)
     late.land("coins", at=TODAY - timedelta(hours=2))
@@ -216,7 +216,7 @@ def test_the_sensor_reports_and_posts_a_warning_when_it_begins_and_when_it_ends(
 
 
 def run_note(late: SmallHome, instance: dg.DagsterInstance) -> RunNote:
-    write_run_note(late.home, late.settings, instance, datetime.now(UTC))
+    write_run_note(late.home, LAYOUT, instance, datetime.now(UTC))
     found = read_health(late.settings, late.home, datetime.now(UTC)).runs
     assert found is not None
     return found
@@ -225,7 +225,7 @@ def run_note(late: SmallHome, instance: dg.DagsterInstance) -> RunNote:
 def test_a_failed_run_is_noted_until_the_same_partition_succeeds_and_so_is_the_daemon(
     late: SmallHome,
 ) -> None:
-    def end(part: str, status: dg.DagsterRunStatus, owner: str = "almanac/almanac_almanac") -> None:
+    def end(part: str, status: dg.DagsterRunStatus, owner: str = "almanac/almanac") -> None:
         tags = {OWNER_TAG: owner, "dagster/partition": part}
         run = dg.DagsterRun(job_name="almanac_daily", status=status, tags=tags)
         instance.run_storage.add_run(run)

@@ -14,7 +14,8 @@ from application import receiver
 from application.receiver import MergeThread
 from pipeline.automation.merges import DeliveryState, decide_deliveries
 from pipeline.automation.run_decisions import Decision
-from pipeline.build import build_definitions
+from pipeline.build import build_definitions, make_layout
+from pipeline.home_location import locate_home
 from pipeline.settings import Settings
 from resources.inbox import ID_REUSED, Inbox
 from tests.hangs import wait_for
@@ -127,36 +128,35 @@ def test_a_failure_is_logged_and_tried_again(
     assert all(bool(record.exc_info) == isinstance(error, RuntimeError) for record in logged)
 
 
-PREFIXES: dict[str, Any] = {
-    "key_prefix": ("market", "events"),
-    "group_prefix": "cal_",
-    "name_prefix": "cal_",
-}
-PREFIX = dg.AssetKey(["market", "events"]).path
+PREFIX = ("market", "events")
 MINUTE = timedelta(minutes=1)
 WARN = dg.AssetCheckSeverity.WARN
 
 
-def begun(path: Path, **given: Any) -> tuple[Settings, Home]:
+def begun(path: Path) -> tuple[Settings, Home]:
     """Return a home that has a stamp and nothing else, as `almanac receive` leaves a new one."""
-    settings = settings_of(path, **given)
+    settings = settings_of(path)
     home = Home(path)
     home.claim(settings.source)
     return settings, home
 
 
+def definitions_at(settings: Settings, now: datetime = NOW) -> dg.Definitions:
+    layout = make_layout(settings, locate_home(settings), now, key_prefix=PREFIX)
+    return build_definitions(settings, clock=lambda: now, layout=layout)
+
+
 def run_job(
     settings: Settings, instance: dg.DagsterInstance, day: date = TODAY
 ) -> dg.ExecuteInProcessResult:
-    definitions = build_definitions(settings, clock=lambda: NOW)
-    job = definitions.resolve_job_def(settings.name_prefix + "deliveries")
+    job = definitions_at(settings).resolve_job_def("market_events_deliveries")
     return job.execute_in_process(
         instance=instance, partition_key=day.isoformat(), raise_on_error=False, run_config=QUIET
     )
 
 
 def recorded(
-    result: dg.ExecuteInProcessResult, asset: str, prefix: list[str]
+    result: dg.ExecuteInProcessResult, asset: str, prefix: tuple[str, ...]
 ) -> dict[str | None, dict[str, Any]]:
     """Return the metadata of an asset by partition."""
     return {
@@ -174,7 +174,7 @@ def titles(home: Home) -> set[str]:
 
 
 def test_a_run_lands_merges_publishes_and_checks_before_the_first_pull_too(tmp_path: Path) -> None:
-    settings, home = begun(tmp_path, **PREFIXES)
+    settings, home = begun(tmp_path)
     # The layout of the run has no day before its today.
     store(home, NOW - timedelta(days=1), delivery(1), delivery(2))
     store(home, NOW, delivery(3), b"unreadable")
@@ -206,8 +206,8 @@ def tick(
     settings: Settings, instance: dg.DagsterInstance, cursor: str | None = None, now: datetime = NOW
 ) -> dg.SensorResult:
     """Evaluate the sensor of a fresh daemon, which has only the cursor."""
-    definitions = build_definitions(settings, clock=lambda: now)
-    sensor = definitions.resolve_sensor_def(settings.name_prefix + "deliveries")
+    definitions = definitions_at(settings, now)
+    sensor = definitions.resolve_sensor_def("market_events_deliveries")
     context = dg.build_sensor_context(instance=instance, cursor=cursor, definitions=definitions)
     result = sensor(context)
     assert isinstance(result, dg.SensorResult)
@@ -221,7 +221,7 @@ def requested(result: dg.SensorResult) -> list[tuple[str | None, str | None]]:
 def test_the_sensor_requests_one_run_of_today_while_deliveries_wait(
     tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:
-    settings, home = begun(tmp_path, **PREFIXES)
+    settings, home = begun(tmp_path)
     assert "No delivery waits" in str(tick(settings, instance).skip_reason)
     store(home, NOW, delivery(1), delivery(2))
     first = tick(settings, instance)
@@ -241,9 +241,9 @@ def test_the_sensor_requests_one_run_of_today_while_deliveries_wait(
 def test_no_run_is_requested_while_one_lands_or_merges(
     tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:
-    settings, home = begun(tmp_path, **PREFIXES)
+    settings, home = begun(tmp_path)
     store(home, NOW, delivery(1))
-    definition = build_definitions(settings, clock=lambda: NOW).resolve_job_def("cal_daily")
+    definition = definitions_at(settings).resolve_job_def("market_events_daily")
     run = instance.create_run_for_job(definition, status=dg.DagsterRunStatus.STARTED)
     result = tick(settings, instance)
     assert requested(result) == []
