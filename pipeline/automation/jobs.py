@@ -30,10 +30,10 @@ EXPORT_IS_OUT_AT: Final = time(0, 20)
 def asset_jobs(layout: Layout, today: date) -> dict[str, Any]:
     """Return the jobs over assets by their names without prefix. A run of each is one process.
 
-    `dagster job execute` without a partition takes `today`, the service's day.
+    `dagster job execute` and `dg launch` without a partition take `today`, the service's day.
     """
-    # Only in that process: a server would keep the day, and add it to the range of a backfill.
-    is_command = sys.argv[1:3] == ["job", "execute"]
+    # Only in their process: a server would keep the day, and add it to the range of a backfill.
+    is_command = not {"execute", "launch"}.isdisjoint(sys.argv[1:3])
     default_day = {"dagster/partition": today.isoformat()} if is_command else {}
     tables = layout.keys(table.name for table in PUBLISHED)
     published = dg.AssetSelection.assets(*tables)

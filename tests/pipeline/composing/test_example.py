@@ -1,10 +1,9 @@
-"""The example project: a table downstream of Almanac, and with dbt and SQLMesh."""
+"""The example project: it adopts Almanac, with tables of pandas, dbt and SQLMesh downstream."""
 
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,25 +12,14 @@ import dagster as dg
 import duckdb
 import pytest
 
-from pipeline.build import build_definitions
-from tests.pipeline.homes_in_days import settings_of
+from tests.pipeline.homes_in_days import QUIET
 from tests.pipeline.small_home import NOW, SmallHome
 from tests.warehouse.normalise.catalog_bodies import json_event
 from warehouse.clock import utc_now
 from warehouse.history.merge import merge
 
-PROJECT = Path(__file__).parents[3] / "examples/company"
-PREFIX = {"key_prefix": ("almanac",), "group_prefix": "almanac_", "name_prefix": "almanac_"}
-
-
-@pytest.fixture
-def company(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.syspath_prepend(str(PROJECT))
-    import company.assets
-
-    yield company.assets
-    for name in [name for name in sys.modules if name.partition(".")[0] == "company"]:
-        del sys.modules[name]
+ROOT = Path(__file__).parents[3]
+PROJECT = ROOT / "examples/company"
 
 
 def event(**given: Any) -> dict[str, Any]:
@@ -43,41 +31,43 @@ def land(small: SmallHome, minutes: int, *events: dict[str, Any]) -> None:
     small.land("events", at=NOW + timedelta(minutes=minutes), body=body)
 
 
-def test_its_table_follows_the_events_and_is_made(tmp_path: Path, company: Any) -> None:
+def test_its_table_follows_the_events_and_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     small = SmallHome(tmp_path / "home")
-    (tmp_path / "company").mkdir()
     land(small, 0, event(title="Mainnet"))
     merge(small.home)
-    theirs = dg.Definitions(
-        assets=[company.week_ahead],
-        resources={
-            "warehouse": company.Warehouse(home=str(small.home.root)),
-            "company_data": company.CompanyData(folder=str(tmp_path / "company")),
-        },
-        executor=dg.in_process_executor,
-    )
-    settings = settings_of(small.home.root, **PREFIX, executor="deployment")
-    both = dg.Definitions.merge(build_definitions(settings), theirs)
-    (table,) = company.week_ahead.keys
-    node = both.resolve_asset_graph().get(table)
-    assert node.automation_condition is not None
-    assert {key.path[0] for key in node.parent_keys} == {"almanac"}
+    for name, value in (
+        ("ALMANAC_HOME", small.home.root),
+        ("ALMANAC_STATE", tmp_path / "state"),
+        ("COMPANY_DATA", tmp_path),
+        ("DAGSTER_HOME", tmp_path),
+    ):
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.syspath_prepend(str(PROJECT))
+    from company.definitions import company  # type: ignore[import-not-found]
+
+    definitions, table = company(), dg.AssetKey("week_ahead")
+    graph = definitions.resolve_asset_graph()
+    assert graph.get(table).automation_condition is not None
+    assert {graph.get(key).group_name for key in graph.get(table).parent_keys} == {
+        "almanac_warehouse"
+    }
+    sensor = definitions.resolve_sensor_def("automation")
+    assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
+    job = definitions.resolve_implicit_global_asset_job_def()
     with dg.DagsterInstance.ephemeral() as instance:
-        job = theirs.resolve_implicit_global_asset_job_def()
-        assert job.execute_in_process(instance=instance).success
-    with duckdb.connect(str(tmp_path / "company/company.duckdb"), read_only=True) as made:
+        done = job.execute_in_process(instance=instance, asset_selection=[table], run_config=QUIET)
+        assert done.success
+    with duckdb.connect(str(tmp_path / "company.duckdb"), read_only=True) as made:
         assert made.sql("FROM week_ahead").columns
 
 
-ROOT = PROJECT.parents[1]
-
-
 def installed(folder: Path) -> Path:
-    """Return the programs of an environment with the project and all that it can use."""
+    """Return the programs of an environment with dbt and SQLMesh."""
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    wanted = (str(ROOT), "dagster>=1.13,<1.14", "dagster-dg-cli>=1.13,<1.14")
     models = ("dbt-core>=1.11,<1.12", "dbt-duckdb>=1.10", "sqlmesh>=0.236")
-    subprocess.run([folder / "bin/pip", "install", "-q", *wanted, *models], check=True)
+    subprocess.run([folder / "bin/pip", "install", "-q", *models], check=True)
     return folder / "bin"
 
 
@@ -94,12 +84,19 @@ def test_pandas_dbt_and_sqlmesh_read_the_attached_file(tmp_path: Path) -> None:
     merge(small.home)
     data = tmp_path / "company"
     data.mkdir()
-    settings = {"ALMANAC_HOME": str(small.home.root), "COMPANY_DATA": str(data)}
+    given = {
+        "ALMANAC_HOME": small.home.root,
+        "COMPANY_DATA": data,
+        "COMPANY_PROGRAMS": programs,
+        "DAGSTER_HOME": tmp_path,
+        "PYTHONPATH": PROJECT,
+    }
+    words = ("asset", "materialize", "-m", "company.definitions", "--select")
     for _ in range(2):  # The second finds the tables of the first.
         done = subprocess.run(
-            [programs / "dg", "launch", "--assets", "week_ahead,moved_events,busy_days"],
+            [sys.executable, "-m", "dagster", *words, "week_ahead,moved_events,busy_days"],
             cwd=PROJECT,
-            env={**os.environ, **settings, "DAGSTER_HOME": ""},
+            env={**os.environ, **{name: str(value) for name, value in given.items()}},
             capture_output=True,
             text=True,
         )

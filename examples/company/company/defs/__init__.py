@@ -1,0 +1,1 @@
+"""Definitions of the company: each file here is loaded."""
