@@ -47,7 +47,7 @@ def build_definitions(
 ) -> dg.Definitions:
     """Return all definitions. `overrides` replace resources by their own name.
 
-    Without a `layout` there are no prefixes, and the days are those of the stored batches.
+    Without a `layout`, it is made from the stored batches, without prefixes.
     """
     home = locate_home(settings)
     service_now = service_time(home.state, clock)

@@ -1,6 +1,5 @@
 """The component with which a code location adopts Almanac: one `defs.yaml` (docs/composing.md)."""
 
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -12,7 +11,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from assets.layout import EVERYTHING_ON
 from pipeline.build import build_definitions, make_layout
 from pipeline.home_location import locate_home
-from pipeline.settings import Settings, SettingsError, read_settings
+from pipeline.settings import read_settings
 from resources.service_clock import service_time
 from warehouse.clock import utc_now
 
@@ -58,26 +57,9 @@ class AlmanacComponent(dg.Component, dg.Model, dg.Resolvable):
     """How steps run, also those of other assets in the code location: `in_process`, `multiprocess`,
     or `deployment`, as the other definitions say."""
 
-    def make_settings(self) -> Settings:
-        """Return the settings. Texts of errors do not show `environment`, which may have a key.
-
-        Raises:
-            SettingsError: one can't be used, or its variable is not set.
-        """
-        if unknown := self.environment.keys() - Settings.model_fields.keys():
-            raise SettingsError(f"AlmanacComponent.environment: no setting {min(unknown)!r}.")
-        given = {name: os.environ.get(variable) for name, variable in self.environment.items()}
-        for name, value in given.items():
-            if not value:
-                raise SettingsError(
-                    f"AlmanacComponent.environment: the variable for {name} is not set or empty; "
-                    "expected the name of an environment variable that has the value."
-                )
-        return read_settings(**given, **({} if self.home is None else {"home": self.home}))
-
     def build_defs(self, context: dg.ComponentLoadContext | None = None) -> dg.Definitions:
         """Return the definitions of the home."""
-        settings = self.make_settings()
+        settings = read_settings(self.home, self.environment)
         if settings.dagster_home is None:
             warnings.warn(
                 "DAGSTER_HOME is not set, so Dagster forgets runs and switched sensors when it "

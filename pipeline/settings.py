@@ -7,6 +7,7 @@ send the user's key elsewhere. `python -m pipeline.settings` prints docs/setting
 import os
 import re
 import sys
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -390,12 +391,23 @@ class Settings(BaseSettings):
             )
 
 
-def read_settings(**given: Any) -> Settings:
-    """Read the settings. `given` overrides the environment.
+def read_settings(
+    home: str | None = None, environment_names: Mapping[str, str] | None = None
+) -> Settings:
+    """Read the settings, some from environment variables with other names.
 
     Raises:
         SettingsError: a setting can't be used; the text names it and shows no value.
     """
+    given: dict[str, Any] = {} if home is None else {"home": home}
+    for name, variable in (environment_names or {}).items():
+        # The text does not show the variable's name, which may be a key by mistake.
+        if name not in Settings.model_fields or not os.environ.get(variable):
+            raise SettingsError(
+                f"environment: {name} is not a setting, or its variable is not set or empty; "
+                "expected the name of a setting, and of an environment variable with its value."
+            )
+        given[name] = os.environ[variable]
     try:
         file = sources.DotEnvSettingsSource(Settings)
     except UnicodeDecodeError:
