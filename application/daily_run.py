@@ -148,13 +148,9 @@ def run_days(
 def _job(settings: Settings, service: OpenedSession, *, first_day: date) -> dg.JobDefinition:
     session = LazySession(lambda: nullcontext(service), clock=service.clock)
     session.service()
-    layout = make_layout(
-        settings,
-        locate_home(settings),
-        service.now(),
-        first_day=first_day,
-        retry_policy=None,  # a person waits, and can run the command again
-    )
+    # A person waits, and can run the command again.
+    given: dict[str, Any] = {"first_day": first_day, "retry_policy": None}
+    layout = make_layout(settings, locate_home(settings), service.now(), **given)
     definitions = build_definitions(settings, clock=service.clock, layout=layout, catalog=session)
     return definitions.resolve_job_def(layout.name(DAILY))
 

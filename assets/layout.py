@@ -62,18 +62,11 @@ class Layout:
         return [self.key(asset) for asset in assets]
 
     def asset(self, key: dg.AssetKey) -> str:
-        """Return the asset's own name of a key.
-
-        Raises:
-            ValueError: the key is of others, or was renamed outside.
-        """
-        *prefix, name = key.path
-        if tuple(prefix) != self.key_prefix:
-            below = "/".join(self.key_prefix) or "the top level"
-            raise ValueError(
-                f"the asset {key.to_user_string()} is not one of {below}. Nothing was changed. "
-                "Keys can't be renamed from outside: set key_prefix of AlmanacComponent."
-            )
+        """Return the asset's own name of a key. Raises ValueError: it was renamed outside."""
+        if key != self.key(name := key.path[-1]):
+            own = self.key(name).to_user_string()
+            text = f"{key.to_user_string()} is {own} here: to rename it, set key_prefix of "
+            raise ValueError(f"{text}AlmanacComponent. Nothing was changed.")
         return name
 
     def group(self, name: str) -> str:
@@ -87,19 +80,14 @@ class Layout:
     def names(self, *names: str) -> set[str]:
         return {self.name(name) for name in names}
 
-    def is_on(self, name: str) -> bool:
-        """Whether a schedule or sensor is on until a person switches it."""
-        return EVERYTHING_ON in self.automation or name in self.automation
-
     def schedule_status(self, name: str) -> dg.DefaultScheduleStatus:
         """Return whether a schedule is on until a person switches it."""
-        statuses = dg.DefaultScheduleStatus
-        return statuses.RUNNING if self.is_on(name) else statuses.STOPPED
+        return dg.DefaultScheduleStatus(self.sensor_status(name).value)
 
     def sensor_status(self, name: str) -> dg.DefaultSensorStatus:
         """Return whether a sensor is on until a person switches it."""
-        statuses = dg.DefaultSensorStatus
-        return statuses.RUNNING if self.is_on(name) else statuses.STOPPED
+        is_on = not {EVERYTHING_ON, name}.isdisjoint(self.automation)
+        return dg.DefaultSensorStatus("RUNNING" if is_on else "STOPPED")
 
     def resource(self, context: Any, name: str) -> Any:
         """Return a resource of a run, by its name without the prefix of the deployment."""
@@ -145,17 +133,7 @@ def day_asset(
 
 
 def list_run_days(context: dg.AssetExecutionContext) -> list[date]:
-    """Return the observed days of a run, in order.
-
-    Raises:
-        dg.Failure: the run has no partition.
-    """
-    if not (context.has_partition_key or context.has_partition_key_range):
-        raise dg.Failure(
-            "This run has no partition, so its day is not known. No request was sent. Start it "
-            "with one: choose the day in the UI, or give `--partition YYYY-MM-DD`.",
-            allow_retries=False,
-        )
+    """Return the observed days of a run, in order."""
     return [date.fromisoformat(key) for key in sorted(context.partition_keys)]
 
 

@@ -71,9 +71,8 @@ def build_definitions(
 
         exports.append(iceberg_tables(layout, settings.iceberg))
         sensors.append(iceberg_sensor(layout))
-    names = {schedule.name for schedule in schedules} | {sensor.name for sensor in sensors}
     sensors.append(health_sensor(layout, settings, home, clock))
-    _check_automation(layout, {*names, sensors[-1].name})
+    _check_automation(layout, [each.name for each in (*schedules, *sensors)])
     with without_beta_warnings():
         assets = dg.with_source_code_references(
             [
@@ -107,15 +106,9 @@ def _check_automation(layout: Layout, names: Iterable[str]) -> None:
 
 
 def make_layout(
-    settings: Settings,
-    home: Home,
-    service_now: datetime,
-    *,
-    first_day: date | None = None,
-    **given: Any,
+    settings: Settings, home: Home, service_now: datetime, first_day: date = date.max, **given: Any
 ) -> Layout:
-    """Return the layout of a home, whose days begin with the first landed one. `given` are other
-    fields.
+    """Return the layout of a home with its days from the first landed one, and other fields.
 
     The days from `first_day` on have not been pulled yet. Dagster counts partitions by this
     machine's clock, so days to come are counted from that.
@@ -126,7 +119,7 @@ def make_layout(
     slack = timedelta(0) if is_known else MAX_SKEW
     ahead = service_now - now + slack - NOTABLE
     return Layout(
-        first_day=min([first_day or date.max, (service_now - slack).date(), *landed[:1]]),
+        first_day=min([first_day, (service_now - slack).date(), *landed[:1]]),
         days_ahead=max(0, ceil(ahead / timedelta(days=1))),
         **given,
     )
@@ -135,22 +128,13 @@ def make_layout(
 def build_resources(
     layout: Layout, settings: Settings, *, clock: Callable[[], datetime], **overrides: Any
 ) -> Mapping[str, Any]:
-    """Return the resources by name.
-
-    Raises:
-        ValueError: an override names an unknown resource.
-    """
+    """Return the resources by name."""
     resources: dict[str, Any] = {
         "home": _home(layout, settings),
         "catalog": _catalog(layout, settings, clock, "daily"),
         "catalog_for_polls": _catalog(layout, settings, clock, "polls"),
         "catalog_for_backfills": _catalog(layout, settings, clock, "backfill"),
     }
-    unknown = overrides.keys() - resources.keys()
-    if unknown:
-        raise ValueError(
-            f"there is no resource {min(unknown)!r}; expected one of {', '.join(resources)}"
-        )
     return {layout.name(name): value for name, value in {**resources, **overrides}.items()}
 
 
@@ -186,11 +170,12 @@ def _catalog(
         @contextmanager
         def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator[LazySession]:
             assert context.instance is not None and context.log is not None
-            if not _has_limit(context.instance, pool := layout.name(CATALOG_POOL)):
+            limits = {limit.name for limit in context.instance.event_log_storage.get_pool_limits()}
+            default = context.instance.get_concurrency_config().pool_config.default_pool_limit
+            if (pool := layout.name(CATALOG_POOL)) not in limits and default is None:
                 context.log.warning(
-                    f"The pool {pool} has no limit, so two runs can pull at the same time. Set its "
-                    "limit to 1: concurrency.pools.default_limit in dagster.yaml, or Deployment > "
-                    "Concurrency in the UI."
+                    f"The pool {pool} has no limit, so two runs can pull at the same time. Set it "
+                    "to 1 under Deployment > Concurrency, or for all pools in dagster.yaml."
                 )
             service_clock = ServiceClock(clock, state=Storage(settings.home / "state"))
             # Without a Date of the service so far, its day may be any within the accepted skew.
@@ -209,9 +194,3 @@ def _catalog(
         plan=settings.plan or "as the service reports it",
         work=work,
     )
-
-
-def _has_limit(instance: dg.DagsterInstance, pool: str) -> bool:
-    limits = {limit.name for limit in instance.event_log_storage.get_pool_limits()}
-    default = instance.get_concurrency_config().pool_config.default_pool_limit
-    return pool in limits or default is not None

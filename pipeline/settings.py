@@ -56,10 +56,7 @@ _REPLACED: Final = {
     "KEEP_RUNS KEEP_RUNS_DAYS KEEP_FAILED_RUNS_DAYS": "ALMANAC_KEEP_DAYS",
     "KEEP_REQUEST_LOGS_DAYS KEEP_DELIVERIES_DAYS": "ALMANAC_KEEP_DAYS",
     "DAILY_QUOTA POLLS_QUOTA BACKFILL_QUOTA": "ALMANAC_RESERVE",
-    **{
-        name.upper(): f"the attribute {name} of AlmanacComponent"
-        for name in ("key_prefix", "group_prefix", "owners", "automation", "executor")
-    },
+    "AUTOMATION EXECUTOR GROUP_PREFIX KEY_PREFIX OWNERS": "an attribute of AlmanacComponent",
     "NAME_PREFIX": "the attribute key_prefix of AlmanacComponent",
     "DUCKDB_THREADS NO_PROXY PUSH_MERGE_INTERVAL_S PUSH_SILENCE_H SIGNATURE_FORMS": "",
     "KEEP_REPORTS RECEIVE_HOST RECEIVE_PATH RECEIVE_PORT": "",
@@ -401,13 +398,12 @@ def read_settings(
     """
     given: dict[str, Any] = {} if home is None else {"home": home}
     for name, variable in (environment_names or {}).items():
-        # The text does not show the variable's name, which may be a key by mistake.
-        if name not in Settings.model_fields or not os.environ.get(variable):
+        given[name] = os.environ.get(variable)
+        if name not in Settings.model_fields or not given[name]:
+            # The text does not show the variable's name, which may be a key by mistake.
             raise SettingsError(
-                f"environment: {name} is not a setting, or its variable is not set or empty; "
-                "expected the name of a setting, and of an environment variable with its value."
+                f"environment: {name} is not a setting, or its variable is not set or empty."
             )
-        given[name] = os.environ[variable]
     try:
         file = sources.DotEnvSettingsSource(Settings)
     except UnicodeDecodeError:

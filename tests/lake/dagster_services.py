@@ -21,7 +21,14 @@ from tests.pipeline.automation.daemon import Pages
 from tests.test_cli import ROOT
 
 _CODE: Final = (
-    *("api", "grpc", "--host", "127.0.0.1", "--module-name", "pipeline.definitions"),
+    *(
+        "api",
+        "grpc",
+        "--host",
+        "127.0.0.1",
+        "--module-name",
+        "tests.lake.definitions_without_polls",
+    ),
     *("--location-name", "almanac", "--use-python-environment-entry-point"),
     *("--working-directory", str(ROOT)),
 )

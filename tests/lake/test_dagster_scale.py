@@ -42,7 +42,6 @@ QUOTA = 3_000
 # The id of a batch has a hash of its requests, which depend on the pulls before, and the
 # place of a version in the feed depends on the merges.
 COMPARED = "* EXCLUDE (batch_id, published_seq)"
-SENSORS = "daily_schedule,first_pull,unmerged_batches,health,quota,dead_runs"
 
 
 @pytest.fixture
@@ -136,8 +135,7 @@ def test_two_daemons_with_kills_and_a_restart_leave_the_history_of_one_process(
     def key() -> str:
         return service.new_key("enterprise", rate_per_s=50, burst=100, monthly_quota=QUOTA)
 
-    # The sensor `polls` is started later: commands in one process do not poll.
-    given = {"ALMANAC_BASE_URL": service.base_url, "ALMANAC_AUTOMATION": SENSORS}
+    given = {"ALMANAC_BASE_URL": service.base_url}
     home, alone = tmp_path / "home", tmp_path / "alone"
     plain = {**environment(alone), **given, "ALMANAC_API_KEY": key()}
     plain["ALMANAC_STATE"] = str(tmp_path / "machine of the other")

@@ -139,12 +139,10 @@ def test_every_pulled_feed_has_a_check_of_each_day_and_retries_and_no_freshness_
         assert step.retry_policy is not None and step.retry_policy.max_retries == 3
 
 
-def test_a_resource_can_be_replaced_and_an_unknown_one_is_refused(tmp_path: Path) -> None:
+def test_a_resource_can_be_replaced(tmp_path: Path) -> None:
     other = Home(tmp_path / "other")
     resources = build_resources(Layout(), settings_of(tmp_path), clock=utc_now, home=other)
     assert resources["home"] is other
-    with pytest.raises(ValueError, match="there is no resource 'catalogue'"):
-        build_definitions(settings_of(tmp_path), catalogue=1)
 
 
 def test_the_workspace_of_the_repository_names_the_same_module_as_that_of_a_home(

@@ -22,7 +22,7 @@ import zstandard
 from pydantic import SecretStr
 
 from catalog.sandbox.sandbox import Sandbox
-from pipeline.build import build_definitions
+from pipeline.component import AlmanacComponent
 from pipeline.instance import open_instance
 from pipeline.settings import Settings, read_settings
 from resources.errors import CatalogError
@@ -202,9 +202,10 @@ def assert_not_kept_by_dagster(settings: Settings, home: Home) -> None:
         runs = instance.get_runs()
         shown = [str(entry) for run in runs for entry in instance.all_logs(run.run_id)]
         shown += [f"{run.run_config} {run.tags}" for run in runs]
-    definitions = build_definitions(settings)
-    assert isinstance(definitions, dg.Definitions)
+    component = AlmanacComponent(environment={"api_key": "CATALOG_KEY"})
+    definitions = component.build_defs()
     shown += [repr(settings), repr(definitions.resources), repr(definitions.sensors)]
+    shown += [repr(component), str(definitions.resolve_all_asset_specs())]
     assert len(shown) > 100
     assert traces_in("".join(shown).encode()) == []
 
@@ -232,6 +233,8 @@ def test_the_key_is_found_nowhere(
     assert service.request_count > len(SPELLINGS)
     for name, value in user.given.items():
         monkeypatch.setenv(f"ALMANAC_{name.upper()}", value)
+    monkeypatch.setenv("CATALOG_KEY", KEY)
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     assert_not_kept_by_dagster(read_settings(), Home(user.home))
     assert_kept_nowhere(user)
 
