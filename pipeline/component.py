@@ -54,7 +54,7 @@ class AlmanacComponent(dg.Component, dg.Model, dg.Resolvable):
         settings = read_settings(self.home, self.environment)
         if settings.dagster_home is None:
             # Dagster loads this several times; Python shows a warning of one place once.
-            warnings.warn("DAGSTER_HOME is not set: Dagster keeps no run at its end.", stacklevel=1)
+            warnings.warn("DAGSTER_HOME is not set: all runs are lost at the end.", stacklevel=1)
         home, executor = locate_home(settings), _EXECUTORS[self.executor]
         given = self.model_dump(include={"key_prefix", "group_prefix", "owners", "automation"})
         now = service_time(home.state, utc_now)()
