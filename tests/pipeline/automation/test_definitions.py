@@ -22,7 +22,7 @@ from pipeline.health.facts import DAILY_FEEDS
 from pipeline.settings import Settings
 from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.homes_in_days import QUIET, settings_of
-from tests.pipeline.small_home import SmallHome
+from tests.pipeline.small_home import NOW, SmallHome
 from tests.test_cli import ROOT, environment
 from tests.warehouse.test_iceberg import EQUAL, count_differences
 from warehouse.clock import utc_now
@@ -105,6 +105,23 @@ def test_the_definitions_are_those_of_the_snapshot(tmp_path: Path) -> None:
     if os.environ.get("SNAPSHOT_WRITE"):
         SNAPSHOT.write_text(found)
     assert found == SNAPSHOT.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "days"),
+    [
+        ("dagster job execute -m pipeline.definitions -j daily", {NOW.date().isoformat()}),
+        ("dg launch --job daily", {NOW.date().isoformat()}),
+        ("dagster api grpc --module-name pipeline.definitions", set()),
+    ],
+)
+def test_a_command_runs_the_job_daily_of_today_without_a_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, days: set[str]
+) -> None:
+    """In a server the day would grow old, and stand beside the range of a backfill."""
+    monkeypatch.setattr(sys, "argv", words.split())
+    job = build_definitions(settings_of(tmp_path), clock=lambda: NOW).resolve_job_def("daily")
+    assert {value for name, value in job.run_tags.items() if "partition" in name} == days
 
 
 def test_every_asset_is_described(tmp_path: Path) -> None:

@@ -5,9 +5,11 @@ The snippets are those of docs/composing.md.
 
 import json
 import re
+import tomllib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +209,13 @@ def test_one_defs_yaml_adopts_a_home_and_shows_no_key(tmp_path: Path) -> None:
     assert settings.api_key is not None and settings.api_key.get_secret_value() == KEY
     metadata = [graph.get(key).metadata for key in graph.get_all_asset_keys()]
     assert KEY not in repr((component, settings, shown, named, metadata))
+
+
+def test_the_component_is_registered_with_dg() -> None:
+    declared = tomllib.loads((ROOT / "application/pyproject.toml").read_text())["project"]
+    (module,) = declared["entry-points"]["dagster_dg_cli.registry_modules"].values()
+    assert import_module(module).AlmanacComponent is AlmanacComponent
+    assert f"{module}.AlmanacComponent" == NAME
 
 
 @pytest.mark.parametrize(
