@@ -72,7 +72,9 @@ def build_definitions(
         exports.append(iceberg_tables(layout, settings.iceberg))
         sensors.append(iceberg_sensor(layout))
     sensors.append(health_sensor(layout, settings, home, clock))
-    _check_automation(layout, [each.name for each in (*schedules, *sensors)])
+    _check_automation(
+        layout, {*(each.name for each in schedules), *(each.name for each in sensors)}
+    )
     with without_beta_warnings():
         assets = dg.with_source_code_references(
             [

@@ -246,7 +246,7 @@ def test_a_failed_run_is_noted_until_the_same_partition_succeeds_and_so_is_the_d
 
 
 def test_runs_of_the_jobs_do_not_evaluate_the_warnings(late: SmallHome) -> None:
-    definitions = build_definitions(late.settings)
+    definitions = build_definitions(late.settings, layout=LAYOUT)
     for name in ("almanac_daily", "almanac_merge"):
         steps = {node.name for node in definitions.resolve_job_def(name).nodes}
         assert steps and "almanac_health" not in steps

@@ -39,7 +39,7 @@ def test_the_key_may_be_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         read_settings()
 
 
-@pytest.mark.parametrize("name", ["API_KEY_FILE", "RECEIVE_PATH"])
+@pytest.mark.parametrize("name", ["API_KEY_FILE", "KEY_PREFIX", "RECEIVE_PATH"])
 def test_a_removed_setting_that_is_set_is_named_in_one_line(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
