@@ -67,7 +67,7 @@ def asset_jobs(layout: Layout, today: date) -> dict[str, Any]:
             description=description,
             # A poll has one step, for which another process is a waste.
             executor_def=dg.in_process_executor if name == POLL else layout.executor,
-            tags=owner_tags(layout) | (default_day if name in (DAILY, DELIVERIES) else {}),
+            tags=owner_tags(layout) | (default_day if name == DAILY else {}),
         )
         for name, (selection, description) in selections.items()
     }
