@@ -45,7 +45,7 @@ def write_config(home: Home) -> None:
 
 @contextmanager
 def open_instance(home: Home) -> Iterator[dg.DagsterInstance]:
-    """Open the instance in use.
+    """Open the instance in use. The output of runs in this process stays the command's own.
 
     Raises:
         OSError: its folder can't be written.
@@ -60,7 +60,7 @@ def open_instance(home: Home) -> Iterator[dg.DagsterInstance]:
         )
     with ExitStack() as held:
         try:
-            instance = held.enter_context(dg.DagsterInstance.from_config(str(folder)))
+            instance = held.enter_context(_open_uncaptured(folder))
             instance.get_runs_count()  # A damaged SQLite file is noticed by its first query.
         except Exception as error:  # Each storage has errors of its own.
             raise _unusable(folder, error) from error
@@ -68,6 +68,21 @@ def open_instance(home: Home) -> Iterator[dg.DagsterInstance]:
             yield instance
         except (DBAPIError, sqlite3.Error) as error:
             raise _unusable(folder, error) from error
+
+
+def _open_uncaptured(folder: Path) -> dg.DagsterInstance:
+    """Open an instance that captures no output, as an ephemeral one; all else is as configured.
+
+    A capture starts four processes for each run, and takes the terminal away from the progress bar.
+    """
+    with dg.DagsterInstance.ephemeral() as silent:
+        manager = type(silent.compute_log_manager)
+    with dg.DagsterInstance.from_config(str(folder)) as instance:
+        ref = instance.get_ref()
+    logs = ref.compute_logs_data._replace(
+        module_name=manager.__module__, class_name=manager.__name__, config_yaml="{}"
+    )
+    return dg.DagsterInstance.from_ref(ref._replace(compute_logs_data=logs))
 
 
 def _unusable(folder: Path, error: BaseException) -> WarehouseError:

@@ -38,7 +38,8 @@ def prune_runs(home: Home, layout: Layout, before: datetime, instance: dg.Dagste
     old = _find_old_runs(instance, before, tags)
     for run_id in old:
         instance.delete_run(run_id)
-        # Dagster leaves the database of a run in SQLite.
+        # Dagster leaves the output of a run, and its database in SQLite.
+        instance.compute_log_manager.delete_logs(prefix=[run_id])
         for path in (home.dagster / "history/runs").glob(f"{run_id}.db*"):
             path.unlink()
     return len(old)
