@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import date, timedelta
+from functools import partial
 from typing import Any, Final
 
 import dagster as dg
@@ -32,7 +33,7 @@ from assets.metadata import LANDED_COLUMNS, Metadata, column_schema, log_problem
 from resources.errors import CatalogError
 from resources.inbox import Inbox
 from resources.request_log import DeferredPulls, RefusedFeed, RefusedFeeds, make_deferral_note
-from resources.session import NOT_IN_PLAN, LazySession
+from resources.session import NOT_IN_PLAN, LazySession, report_price
 from resources.waits import listening
 from warehouse.batch_problems import list_landed_problems
 from warehouse.clock import utc_now
@@ -65,10 +66,15 @@ def land(
     not_landed: list[DayNotLanded] = []
     days = list_run_days(context)
     arrived = _land_inbox(context, catalog, home, days) if feed in NEVER_PULLED else {}
+    pricing: dict[str, Any] = {}
+    if name_asset(feed) == LANDED[0]:  # Before the first pull of a day.
+        pricing["on_pull"] = partial(report_price, home.warehouse)
     for day in days:
         try:
-            with _log_waits(context.log):
-                feed_day = pull_or_reuse(feed, day, catalog, home.landing, alone=len(days) == 1)
+            with _log_reports(context.log):
+                feed_day = pull_or_reuse(
+                    feed, day, catalog, home.landing, alone=len(days) == 1, **pricing
+                )
         except DayNotLanded as error:
             not_landed.append(error)
             continue
@@ -177,15 +183,15 @@ def evaluate_day(
     )
 
 
-def _log_waits(log: logging.Logger) -> AbstractContextManager[None]:
-    """Log the waits of this block as events of the run. Other threads belong to other runs."""
+def _log_reports(log: logging.Logger) -> AbstractContextManager[None]:
+    """Log reports of this block, such as waits, as events of the run, but not of other threads."""
     thread = threading.get_ident()
 
-    def log_wait(wait: str) -> None:
+    def log_report(text: str) -> None:
         if threading.get_ident() == thread:
-            log.info(wait)
+            log.info(text)
 
-    return listening(log_wait)
+    return listening(log_report)
 
 
 def _land_inbox(
@@ -265,12 +271,12 @@ _FEEDS: Final[dict[Feed, tuple[str, str]]] = {
         "The cancellations of the last 90 days. Lists and exports omit cancelled events, "
         "so only this feed tells cancelled events from removed ones.",
     ),
-    "coins": ("json", "All coins with their rank and counters."),
     "categories": (
         "json",
         "The editorial categories. If the service refuses them (403), the other feeds go "
         "on without; the materialisation and `almanac status` show that.",
     ),
+    "coins": ("json", "All coins with their rank and counters."),
     "deliveries": (
         "webhook",
         "The webhook deliveries that arrived on the day: `almanac receive` stores them in the "
@@ -278,7 +284,8 @@ _FEEDS: Final[dict[Feed, tuple[str, str]]] = {
         "receiver is set up, or none arrived on the day: each materialisation says which.",
     ),
 }
-"""The kind and the description of the asset of each feed."""
+"""The kind and the description of the asset of each feed, in the order of a run: the most valuable
+first, since the quota may end."""
 LANDED: Final = tuple(f"landed_{feed}" for feed in _FEEDS)
 
 
@@ -312,6 +319,7 @@ def _landed(layout: Layout, feed: Feed, kind: str, description: str) -> dg.Asset
         pool=CATALOG_POOL if is_pulled else INBOX_POOL,
         description=description,
         code_version=str(FORMAT),
+        op_tags={"dagster/priority": str(-LANDED.index(name_asset(feed)))},
         retry_policy=layout.retry_policy,
         metadata={"dagster/column_schema": column_schema(LANDED_COLUMNS[feed])},
         check_specs=[check] if is_pulled else None,

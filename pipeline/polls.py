@@ -15,16 +15,15 @@ from datetime import UTC, date, datetime, time, timedelta
 from math import ceil, inf
 from typing import Final
 
-from catalog.contract.constants import COINS_LIMIT_MAX, EVENTS_LIMIT_MAX
 from catalog.contract.plans import PLANS, Plan, day_end
 from pipeline.service_session import count_reserve, open_ledger
 from pipeline.settings import Settings
 from resources.inbox import PUSH_SILENCE, Inbox, read_receipt_time
 from resources.limits.ledger import UNKNOWN, UNLIMITED, Allowance, next_reset
 from resources.request_log import last_usage
-from resources.scopes import PollWindow, find_day_start, near_window
+from resources.scopes import PollWindow, count_pages, find_day_start
 from resources.service_clock import ServiceClock
-from resources.session import Poll
+from resources.session import Poll, price_day
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
@@ -161,7 +160,7 @@ def plan_polls(inputs: PollInputs) -> PollPlan:
 
 def _rows(inputs: PollInputs, factor: float, *, push: bool) -> list[PollRow]:
     windows = band_windows(inputs.plan, inputs.now.date())
-    costs = {name: _count_pages(inputs.spans, window) for name, window in windows.items()}
+    costs = {name: count_pages(inputs.spans, window) for name, window in windows.items()}
     costs[CANCELLATIONS] = 1
     if inputs.missing and inputs.plan.horizon_days is None:  # Else a 404 proves nothing.
         costs[MISSING] = min(len(inputs.missing), _LOOK_UPS)
@@ -187,12 +186,6 @@ def band_windows(plan: Plan, today: date) -> dict[str, PollWindow]:
     last = date.max if plan.horizon_days is None else today + plan.horizon_days * _DAY
     shown = (window for window in windows if (window.last or date.max) <= last)
     return dict(zip(INTERVALS, shown, strict=False))
-
-
-def _count_pages(spans: Iterable[tuple[date, date | None, int]], window: PollWindow) -> int:
-    end = window.last or date.max
-    rows = sum(n for first, last, n in spans if first <= end and (last or first) >= window.first)
-    return rows // EVENTS_LIMIT_MAX + 1
 
 
 def find_last_pulls(batches: Iterable[Manifest], plan: Plan) -> dict[str, datetime]:
@@ -259,14 +252,11 @@ def _read_month(
         allowed, resets_at = state.allowed, datetime.fromtimestamp(state.resets_at, UTC)
     elif ledger is None and usage is not None and now < (usage.reset_at or now):
         allowed, used, resets_at = usage.allowed, usage.used or 0, usage.reset_at or now
-    near = near_window(plan, now) if plan.export else PollWindow(date.min, None)
-    pages = activity.coins // COINS_LIMIT_MAX + activity.cancellations // EVENTS_LIMIT_MAX + 2
     stated = {UNKNOWN: plan.monthly_quota, UNLIMITED: None}.get(allowed, allowed)
     return Month(
         quota=settings.monthly_quota or stated,
         used=used,
         resets_at=resets_at,
         reserve=count_reserve(settings, plan, allowed),
-        # And one request of the usage and the categories, and an export with its count.
-        daily_requests=pages + _count_pages(activity.spans, near) + (4 if plan.export else 2),
+        daily_requests=1 + sum(price_day(plan, activity, now).values()),  # And the usage.
     )

@@ -5,7 +5,7 @@ requests: whole days are requested as days, anything else as times. Times are aw
 months begin on the first at 00:00.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import product
@@ -51,6 +51,13 @@ def near_window(plan: Plan, now: datetime) -> PollWindow:
     is_end = shown.upper is not None and shown.upper.date() <= last
     first = max(today - timedelta(days=1), shown.lower.date())
     return PollWindow(first, None if is_end else last)
+
+
+def count_pages(spans: Iterable[tuple[date, date | None, int]], window: PollWindow) -> int:
+    """Return the pages of a window's events; `spans` counts events by first and last date."""
+    end = window.last or date.max
+    rows = sum(n for first, last, n in spans if first <= end and (last or first) >= window.first)
+    return rows // constants.EVENTS_LIMIT_MAX + 1
 
 
 def make_scope(

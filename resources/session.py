@@ -12,9 +12,11 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import date, datetime
 from functools import partial
+from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 
+from catalog.contract.constants import COINS_LIMIT_MAX, EVENTS_LIMIT_MAX
 from catalog.contract.plans import Plan, Window, find_plan_window
 from resources.errors import (
     AccessDenied,
@@ -27,15 +29,21 @@ from resources.errors import (
 )
 from resources.limits.limiter import Limiter
 from resources.request_log import DeferredPulls, ReportedUsage, RequestLog, make_deferral_note
-from resources.scopes import PollWindow, near_window
+from resources.scopes import PollWindow, count_pages, near_window
+from resources.waits import report
+from warehouse.errors import WarehouseError
 from warehouse.landing.batches import Feed
 from warehouse.landing.landing import Landing
+from warehouse.queries import Activity, read_activity
 
 if TYPE_CHECKING:
     from resources.http.client import CatalogClient
     from resources.ingest.context import LandedBatch, OnPage
     from resources.ingest.puller import Puller
 
+_USUAL_NEAR_EVENTS: Final = 1_500
+_USUAL_CANCELLATIONS: Final = 400
+_USUAL_COINS: Final = 3_000
 NEAR_DAYS: Final = 1
 """The greatest difference between the day of the session's clock and the service's day."""
 
@@ -195,6 +203,44 @@ class FeedPull:
     @property
     def rows(self) -> int:
         return sum(page.rows for page in self.landed)
+
+
+def price_day(plan: Plan, activity: Activity, now: datetime) -> dict[Feed, int]:
+    """Return the usual requests of each feed of a daily pull, the most valuable first.
+
+    Of feeds that were never pulled, the usual size of the catalog counts.
+    """
+    near = near_window(plan, now) if plan.export else PollWindow(date.min, None)
+    spans = activity.spans or ((now.date(), None, _USUAL_NEAR_EVENTS),)
+    return {
+        **({"export": 2} if plan.export else {}),  # With its number of rows.
+        "events": count_pages(spans, near),
+        "cancellations": (activity.cancellations or _USUAL_CANCELLATIONS) // EVENTS_LIMIT_MAX + 1,
+        "categories": 1,
+        "coins": (activity.coins or _USUAL_COINS) // COINS_LIMIT_MAX + 1,
+    }
+
+
+def report_price(warehouse: Path, service: CatalogSession) -> None:
+    """Report what a daily pull will cost, and which feeds the quota will defer.
+
+    Without a share of this machine, the quota of the embedded sandbox is nobody's.
+    """
+    limiter = service.limiter
+    if service.source.startswith("sandbox:") and not (limiter and limiter.machine_quota):
+        return
+    try:
+        activity = read_activity(warehouse, service.now())
+    except WarehouseError:
+        return  # The pulls need no warehouse.
+    prices, rest = price_day(service.plan, activity, service.now()), service.available
+    text = f"This day takes about {sum(prices.values()):,} requests: "
+    text += ", ".join(f"{feed} {price:,}" for feed, price in prices.items())
+    if rest is not None:
+        text += f"; {rest:,} are left"
+        late = [feed for feed, price in prices.items() if (rest := rest - price) < 0]
+        text += f", so these are deferred in whole or in part: {', '.join(late)}" if late else ""
+    report(f"{text}.")
 
 
 def _received(feed: Feed, landed: "Sequence[LandedBatch]") -> FeedPull:

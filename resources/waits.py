@@ -1,7 +1,7 @@
 """How often a call is attempted, how long the client waits, and the report of each wait.
 
 An attribute of the error (`CatalogError.transient`) states whether it is retried. A command prints
-the reported waits on standard error; a run of Dagster logs them as events (`assets/landed.py`).
+what is reported on standard error; a run of Dagster logs it as events (`assets/landed.py`).
 """
 
 import time
@@ -92,7 +92,7 @@ _listeners: list[Callable[[str], None]] = []
 
 
 def listen(on_wait: Callable[[str], None]) -> None:
-    """Report all waits of this process to a function, from now on; once if called twice."""
+    """Report to a function, from now on, what this process waits for; once if called twice."""
     if on_wait not in _listeners:
         _listeners.append(on_wait)
 
@@ -110,5 +110,10 @@ def listening(on_wait: Callable[[str], None]) -> Iterator[None]:
 def report_wait(seconds: float, why: str, *, now: datetime) -> None:
     """Report a wait that begins now, in the thread that is about to wait."""
     ends_at = now + timedelta(seconds=seconds)
-    for on_wait in tuple(_listeners):
-        on_wait(f"Waiting {ceil(seconds)} s, until {ends_at:%H:%M:%S} UTC: {why.rstrip('.')}.")
+    report(f"Waiting {ceil(seconds)} s, until {ends_at:%H:%M:%S} UTC: {why.rstrip('.')}.")
+
+
+def report(text: str) -> None:
+    """Report a text to the listeners, in this thread."""
+    for listener in tuple(_listeners):
+        listener(text)

@@ -274,12 +274,14 @@ class Limiter:
         left = state.left(self.machine_quota)
         if left is None or left > self.reserve(state):
             return
-        why = "the rest of the monthly quota is reserved for other work"
-        if left == 0:
-            is_whole = 0 <= state.allowed <= state.used
-            why = "the monthly quota is used up" if is_whole else "this machine has used its quota"
-        resume_at = datetime.fromtimestamp(state.resets_at, UTC)
-        raise _deferral(f"{why} ({left:,} left)", resume_at, "quota")
+        if left:
+            why = f"the {left:,} requests left of the quota are reserved for daily pulls"
+        elif 0 <= state.allowed <= state.used:
+            why = f"the monthly quota is used up: {state.used:,} of {state.allowed:,} requests"
+        else:
+            why = f"this machine's share of the quota is used up: {state.own:,} of "
+            why += f"{self.machine_quota:,} requests (ALMANAC_MONTHLY_QUOTA)"
+        raise _deferral(why, datetime.fromtimestamp(state.resets_at, UTC), "quota")
 
     def _adopt(
         self,

@@ -134,7 +134,7 @@ def test_a_share_of_the_quota_is_not_passed_though_the_service_would_allow_more(
     with open_service(settings_of(tmp_path, **given, monthly_quota=3)) as service:
         send_request(service)
         send_request(service)
-        with pytest.raises(Defer, match="this machine has used its quota"):
+        with pytest.raises(Defer, match="share of the quota is used up: 3 of 3 requests"):
             send_request(service)
     assert len(almanac_sandbox.requests) == 3
 
