@@ -17,9 +17,10 @@ import dagster as dg
 
 from almanac.errors import AlmanacError
 from assets.feed_day import USUAL
-from assets.metadata import REFOLD_NOTES
+from assets.metadata import REFOLD_NOTES, RESUMES_AT
 from pipeline.automation.dead_runs import process_tags
 from pipeline.automation.jobs import DAILY
+from pipeline.automation.pulls import was_day_pulled
 from pipeline.build import build_definitions, make_layout
 from pipeline.home_location import locate_home
 from pipeline.service_session import OpenedSession
@@ -62,7 +63,8 @@ class RunTime:
 class RunSummary:
     """The result of a run. `seconds` are by phase; `notes` give omitted and deferred work, and why.
 
-    `problems` has its batch problems: partial, flagged or quarantined.
+    `problems` has its batch problems: partial, flagged or quarantined. `deferred_pulls` has the day
+    and the step or feed of each pull that was deferred, in part or whole.
     """
 
     instants: int = 0
@@ -76,6 +78,7 @@ class RunSummary:
     quota_left: int | None = None
     problems: list[BatchProblem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    deferred_pulls: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
 
     def spend(self, phase: str, seconds: float) -> None:
@@ -86,8 +89,19 @@ class RunSummary:
             self.notes.append(note)
 
 
+def find_last_day(home: Home) -> date | None:
+    """Return the last landed day whose daily pull is whole, None for a home without a batch.
+
+    A run stops at its first failure, so only the newest day can be in part.
+    """
+    newest = max(home.landing.days(), default=None)
+    if newest is None or was_day_pulled(home, newest):
+        return newest
+    return newest - timedelta(days=1)
+
+
 def plan_run_times(days: int, *, now: datetime, last_day: date | None) -> list[RunTime]:
-    """Return the run times of the last days up to now, from the day after the last landed one."""
+    """Return the run times of the last days up to now, from the day after the last whole one."""
     today = now.date()
     first = today - timedelta(days=days - 1)
     if last_day is not None:
@@ -169,8 +183,11 @@ def _poll(service: OpenedSession, summary: RunSummary) -> None:
     """Pull the feeds that change within a day. The next daily job merges them."""
     for feed in _POLLED:
         pulled = pull(feed, service)
+        name = f"{service.now():%Y-%m-%d} {feed}"
         if pulled.why_nothing:
-            summary.note(f"{service.now():%Y-%m-%d} {feed}: {pulled.why_nothing}")
+            summary.note(f"{name}: {pulled.why_nothing}")
+        if pulled.deferred is not None:
+            summary.deferred_pulls.append(name)
 
 
 def run_day(
@@ -268,6 +285,8 @@ def _note_outcome(summary: RunSummary, day: date, event: dg.DagsterEvent) -> Non
     if (refolded := metadata.get(REFOLD_NOTES)) is not None:
         for note in str(refolded.value).splitlines():
             summary.note(note)
+    if RESUMES_AT in metadata:
+        summary.deferred_pulls.append(f"{day} {event.step_key}")
     outcome = metadata.get("outcome")
     if outcome is None or outcome.value in USUAL:
         return

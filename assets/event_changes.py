@@ -108,7 +108,7 @@ def record_changes(
     days = list_run_days(context)
     try:
         report = fold(home, days, today=catalog.today())
-    except WarehouseError as error:
+    except (WarehouseError, OSError, duckdb.IOException) as error:
         raise step_failure(error) from error
     log_problems(context.log, report.problems)
     for day in days:

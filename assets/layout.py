@@ -15,6 +15,7 @@ from typing import Any, Final
 import dagster as dg
 
 from resources.errors import RetryLater
+from warehouse.errors import DISK_ADVICE, is_of_the_disk
 
 EVERYTHING_ON: Final = "all"
 NOTHING_ON: Final = "none"
@@ -149,7 +150,8 @@ def record_days(
 
 def step_failure(error: Exception) -> dg.Failure:
     """Return the failure of a step. It is retried only if the error may end by waiting."""
-    return dg.Failure(str(error), allow_retries=isinstance(error, RetryLater))
+    text = f"{error}. {DISK_ADVICE}" if is_of_the_disk(error) else str(error)
+    return dg.Failure(text, allow_retries=isinstance(error, RetryLater))
 
 
 @contextmanager

@@ -105,6 +105,7 @@ def _cell(value: Any) -> str:
 Metadata = dict[str, Any]
 REFOLD_NOTES: Final = "changes by the refold"
 """The key of the lines that report how a refold changed history."""
+RESUMES_AT: Final = "resumes at"
 
 
 def pull_metadata(feed_day: FeedDay, *, quota_left: int | None) -> Metadata:
@@ -129,7 +130,7 @@ def pull_metadata(feed_day: FeedDay, *, quota_left: int | None) -> Metadata:
         metadata["warnings"] = dg.MetadataValue.md(list_bullets(feed_day.warnings))
     metadata |= _problem_metadata(list_landed_problems(feed_day.manifests))
     if feed_day.deferred is not None:
-        metadata["resumes at"] = dg.MetadataValue.timestamp(feed_day.deferred.resume_at)
+        metadata[RESUMES_AT] = dg.MetadataValue.timestamp(feed_day.deferred.resume_at)
     return metadata
 
 

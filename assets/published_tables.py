@@ -114,7 +114,7 @@ def _publish(
     backfilled = read_backfilled(home)
     try:
         report = merge(home)
-    except WarehouseError as error:
+    except (WarehouseError, OSError, duckdb.IOException) as error:
         raise step_failure(error) from error
     log_problems(context.log, report.problems)
     record_other_days(context, layout.key(CHANGES), home, report)

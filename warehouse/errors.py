@@ -1,11 +1,27 @@
 """Errors of stored data. Each says whether the caller repairs, waits, replays or stops."""
 
+import errno
+import os
 from typing import Final
 
 from almanac.errors import WarehouseError as WarehouseError
 
 QUERY_INTERRUPTED: Final = "Query interrupted"
 """Text of the RuntimeError that DuckDB raises if a signal interrupts a query."""
+
+
+_OF_THE_DISK: Final = tuple(
+    map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO))
+)
+DISK_ADVICE: Final = (
+    "Finished work is kept, and the warehouse is as last published. Check the free space of the "
+    "disk, its permissions and the limit of file sizes (`ulimit -f`), then run the command again."
+)
+
+
+def is_of_the_disk(error: Exception) -> bool:
+    """Whether an error says that the disk is full, read-only or damaged."""
+    return any(text in str(error) for text in _OF_THE_DISK)
 
 
 class LandingError(WarehouseError):

@@ -150,6 +150,12 @@ def _query_limits() -> "QueryLimits":
     )
 
 
+_PATH_ADVICE: Final = (
+    "Finished work is kept. Make the path readable and writable, or choose another one; "
+    "ALMANAC_HOME names the home."
+)
+
+
 def _explain(error: Exception) -> tuple[str, int] | None:
     """Return message and exit code for a wrong setting, an unusable server, file or full disk."""
     from catalog import ServerError
@@ -159,20 +165,17 @@ def _explain(error: Exception) -> tuple[str, int] | None:
         return str(error), EXIT_ERROR
     if isinstance(error, SettingsError):
         return str(error), EXIT_USAGE
+    from warehouse.errors import DISK_ADVICE, is_of_the_disk
+
     if isinstance(error, OSError):
         where = "" if error.filename is None else f"{error.filename}: "
-        return (
-            f"{where}{error.strerror or error}. Finished work is kept. Make the path readable and "
-            "writable, or choose another one; ALMANAC_HOME names the home."
-        ), EXIT_ERROR
+        advice = DISK_ADVICE if is_of_the_disk(error) else _PATH_ADVICE
+        return f"{where}{error.strerror or error}. {advice}", EXIT_ERROR
     # Not imported: the code that raised it has done so.
     duckdb = sys.modules.get("duckdb")
     if duckdb is not None and isinstance(error, duckdb.IOException):
-        return (
-            f"{(str(error).splitlines() or ['the disk failed'])[0]}. Finished work is kept, and "
-            "the warehouse is as last published. Check the free space of the disk, its permissions "
-            "and the limit of file sizes (`ulimit -f`), then run the command again."
-        ), EXIT_ERROR
+        first = (str(error).splitlines() or ["the disk failed"])[0]
+        return f"{first}. {DISK_ADVICE}", EXIT_ERROR
     return None
 
 

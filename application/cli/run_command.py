@@ -3,7 +3,8 @@
 After that, it deletes old logs and files that killed processes left.
 
 Exit codes: 0 also when the quota is used up or the service asks to wait (received rows are landed,
-and the reason is printed); 1 for an error; 2 for unusable settings; 130 after Ctrl-C.
+and the reason is printed), but 1 with `--strict`; 1 for an error; 2 for unusable settings; 130
+after Ctrl-C.
 """
 
 import gc
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from almanac.console import (
+    EXIT_ERROR,
     EXIT_INTERRUPTED,
     Table,
     fail,
@@ -59,6 +61,14 @@ def run(
         int, typer.Option(min=1, max=400, help="With the sandbox: the number of days to simulate.")
     ] = DAYS,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="Exit with 1 if a pull is deferred, or a batch partial, flagged, quarantined or "
+            "damaged.",
+        ),
+    ] = False,
 ) -> None:
     """Pull today's catalog, merge it into history, publish, and print a summary."""
     began = monotonic()
@@ -78,6 +88,15 @@ def run(
         print_json(summary)
     else:
         _show(summary)
+    if strict and not _is_whole(summary):
+        raise typer.Exit(EXIT_ERROR)
+
+
+def _is_whole(summary: dict[str, Any]) -> bool:
+    """Whether nothing is deferred, and every landed batch is complete and merged."""
+    if "deferred" in summary or summary["deferred_pulls"]:
+        return False
+    return all(problem.kind in ("key", "undated") for problem in summary["problems"])
 
 
 def _summary(settings: Settings, days: int, began: float) -> dict[str, Any]:
@@ -93,7 +112,7 @@ def _summary(settings: Settings, days: int, began: float) -> dict[str, Any]:
         # Modules and catalog live until the end; the garbage collector would scan them for seconds.
         show = held.enter_context(show_steps("Opening the home and the service ..."))
         with pause_garbage_collector():
-            from application.daily_run import RunFailed, plan_run_times, run_days
+            from application.daily_run import RunFailed, find_last_day, plan_run_times, run_days
             from assets.layout import Layout
             from pipeline.automation.dead_runs import fail_dead_runs
             from pipeline.automation.health import write_run_note
@@ -105,7 +124,7 @@ def _summary(settings: Settings, days: int, began: float) -> dict[str, Any]:
             if held.enter_context(home.run_lock()):
                 now = utc_now().replace(microsecond=0)
             instants = plan_run_times(
-                days if simulated else 1, now=now, last_day=max(home.landing.days(), default=None)
+                days if simulated else 1, now=now, last_day=find_last_day(home)
             )
 
             instance = held.enter_context(open_instance(home))

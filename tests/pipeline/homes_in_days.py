@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 from pydantic import SecretStr
 
-from application.daily_run import RunSummary, plan_run_times, run_days
+from application.daily_run import RunSummary, find_last_day, plan_run_times, run_days
 from pipeline.build import build_definitions
 from pipeline.service_session import OpenedSession, open_service
 from pipeline.settings import Settings
@@ -35,8 +35,7 @@ def address_of(base_url: str, key: str) -> dict[str, Any]:
 def run_sandbox_days(
     settings: Settings, instance: dg.DagsterInstance, *, days: int, now: datetime = NOW
 ) -> RunSummary:
-    last = max(Home(settings.home).landing.days(), default=None)
-    instants = plan_run_times(days, now=now, last_day=last)
+    instants = plan_run_times(days, now=now, last_day=find_last_day(Home(settings.home)))
     with open_service(settings, now=instants[0].at) as service:
         return run_days(settings, service, instance, instants)
 

@@ -6,8 +6,6 @@ within the visible scope, which the window and coverage of the plan narrow (inte
 are inclusive; timestamps are aware UTC.
 """
 
-import errno
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,6 +23,7 @@ from warehouse.errors import (
     DamagedBatch,
     LandingError,
     WarehouseError,
+    is_of_the_disk,
 )
 from warehouse.landing.batches import Manifest
 from warehouse.schema.columns import find_plan
@@ -43,9 +42,6 @@ _OF_MANIFEST: Final = (
 """The fields of a record, in order."""
 _OF_THE_MACHINE: Final = (OSError, duckdb.IOException, duckdb.InterruptException)
 """A full disk or Ctrl-C."""
-_OF_THE_DISK: Final = tuple(
-    map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO))
-)
 _TOO_LITTLE_MEMORY: Final = (MemoryError, duckdb.OutOfMemoryException)
 _OWN: Final = (
     *(NameError, ImportError, SyntaxError, AssertionError, NotImplementedError),
@@ -224,7 +220,7 @@ def unify_disk_errors() -> Iterator[None]:
     except duckdb.IOException:
         raise
     except duckdb.Error as error:
-        if any(text in str(error) for text in _OF_THE_DISK):
+        if is_of_the_disk(error):
             raise duckdb.IOException(str(error)) from error
         raise
 
