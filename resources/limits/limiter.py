@@ -275,7 +275,7 @@ class Limiter:
         if left is None or left > self.reserve(state):
             return
         if left:
-            why = f"the {left:,} requests left of the quota are reserved for daily pulls"
+            why = f"the rest of the monthly quota is reserved for daily pulls ({left:,} left)"
         elif 0 <= state.allowed <= state.used:
             why = f"the monthly quota is used up: {state.used:,} of {state.allowed:,} requests"
         else:

@@ -161,7 +161,7 @@ def test_a_stated_quota_of_40_has_a_reserve_that_only_daily_pulls_use(
     key = almanac_sandbox.new_key("enterprise", monthly_quota=40)
     settings = settings_of(tmp_path, **address_of(almanac_sandbox.base_url, key))
     with open_service(settings, work="polls") as service:
-        with pytest.raises(Defer, match="reserved for other work"):
+        with pytest.raises(Defer, match="reserved for daily pulls"):
             for _ in range(40):
                 send_request(service)
         assert (service.available, service.quota_left) == (0, 8)

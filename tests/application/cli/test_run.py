@@ -99,6 +99,7 @@ def test_a_run_deletes_old_request_logs_and_writes_the_note_of_failed_runs(
     note = read_note(ran.home.state_storage, RUN_NOTE, RunNote)
     assert note is not None and note.failed == () and note.daemon_at is None
     assert "Failed runs" in almanac("status", **ran.given).stdout
+    assert not (ran.home.dagster / "storage").exists(), "the terminal is the command's own"
 
 
 def test_a_quota_that_runs_out_is_no_error_and_lands_the_received_rows(

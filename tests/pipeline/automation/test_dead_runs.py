@@ -153,18 +153,24 @@ def shown(home: Home) -> dict[str, Any]:
 def pruned(home: Home, after: timedelta) -> int:
     """Prune at a time after now, and return the number of deleted runs."""
     settings = settings_of(home.root, keep_days=10)
-    with open_instance(home) as instance:
+    with dg.DagsterInstance.from_config(str(home.instance_folder)) as instance:
         before = datetime.now(UTC) + after - timedelta(days=settings.keep_days)
         return prune_runs(home, Layout(), before, instance)
 
 
 def test_runs_with_the_latest_materialisations_stay_and_older_ones_go(home: Home) -> None:
     before = shown(home)
+    with open_instance(home) as instance:
+        for made in instance.get_runs():
+            output = home.dagster / "storage" / made.run_id / "compute_logs" / "x.err"
+            output.parent.mkdir(parents=True)
+            output.touch()
     assert pruned(home, timedelta(days=9)) == 0
     assert pruned(home, MUCH_LATER) == 3
     assert shown(home) == before
     databases = {path.stem for path in (home.dagster / "history/runs").glob("*-*.db")}
     assert databases == set(before.values())
+    assert {path.name for path in (home.dagster / "storage").iterdir()} == databases
     assert pruned(home, MUCH_LATER) == 0
 
 

@@ -44,6 +44,7 @@ from tests.resources.fakes import FakeTime
 from tests.resources.pulls import puller_of
 from tests.test_cli import ALMANAC, environment
 from tests.unlimited import Unlimited
+from warehouse.clock import utc_now
 from warehouse.home import Home
 
 CUT = {
@@ -197,6 +198,21 @@ def assert_private(owner: Owner) -> None:
     assert [path for path in paths if stat.S_IMODE(path.lstat().st_mode) & 0o077] == []
 
 
+def fail_in_dagster(settings: Settings, home: Home) -> None:
+    """Run a step that fails by an answer with the key, as the daemon does: with its output kept."""
+    job = build_definitions(settings).resolve_implicit_global_asset_job_def()
+    with dg.DagsterInstance.from_config(str(home.dagster)) as instance:
+        done = job.execute_in_process(
+            instance=instance,
+            partition_key=utc_now().date().isoformat(),
+            asset_selection=[dg.AssetKey("landed_coins")],
+            raise_on_error=False,
+        )
+    assert not done.success
+    outputs = [path.read_text() for path in home.dagster.glob("storage/*/compute_logs/*.err")]
+    assert any("STEP_FAILURE" in output for output in outputs)
+
+
 def assert_not_kept_by_dagster(settings: Settings, home: Home) -> None:
     with open_instance(home) as instance:
         runs = instance.get_runs()
@@ -233,6 +249,8 @@ def test_the_key_is_found_nowhere(
     assert service.request_count > len(SPELLINGS)
     for name, value in user.given.items():
         monkeypatch.setenv(f"ALMANAC_{name.upper()}", value)
+    service.answers = {"coins": "error 403"}
+    fail_in_dagster(read_settings(), Home(user.home))
     monkeypatch.setenv("CATALOG_KEY", KEY)
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     assert_not_kept_by_dagster(read_settings(), Home(user.home))

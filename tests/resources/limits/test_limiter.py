@@ -201,10 +201,10 @@ def test_nothing_but_the_usage_is_requested_before_it_is_known(
 @pytest.mark.parametrize(
     ("used", "reserve", "machine_quota", "why"),
     [
-        (1_000, 0, None, "the monthly quota is used up"),
-        (800, 200, None, "reserved for other work"),
-        (0, 0, 3, "this machine has used its quota"),
-        (0, 1, 4, "reserved for other work"),
+        (1_000, 0, None, "the monthly quota is used up: 1,000 of 1,000 requests"),
+        (800, 200, None, r"reserved for daily pulls \(200 left\)"),
+        (0, 0, 3, "this machine's share of the quota is used up: 3 of 3 requests"),
+        (0, 1, 4, r"reserved for daily pulls \(1 left\)"),
         (799, 200, None, None),
         (0, 0, 4, None),
     ],
