@@ -17,15 +17,15 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import entry_points, version
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -130,6 +130,8 @@ class Extension:
     query_limits: Callable[[], "QueryLimits"] = _package_limits
     explain: Callable[[Exception], tuple[str, int] | None] = lambda error: None
     """Returns message and exit code of an error of its own, None for other errors."""
+    panels: Mapping[str, Iterable[str]] = field(default_factory=dict)
+    """The names of all commands by panel of the help, in its order."""
 
 
 @cache
@@ -142,7 +144,7 @@ def load_extension() -> Extension:
 
 
 def list_commands() -> dict[str, LazyCommand]:
-    """Return every command, in the order of the help."""
+    """Return every command by its name."""
     return {**PACKAGE_COMMANDS, **load_extension().commands}
 
 
@@ -164,8 +166,11 @@ class PlainGroup(TyperGroup):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        for name, place in list_commands().items():
-            self.add_command(TyperCommand(name, help=place.summary))
+        commands = list_commands()
+        for panel, names in (load_extension().panels or {"Commands": commands}).items():
+            for name in names:
+                summary = commands[name].summary
+                self.add_command(TyperCommand(name, help=summary, rich_help_panel=panel))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         place = list_commands().get(args[0])
@@ -210,8 +215,21 @@ app = typer.Typer(
 )
 
 
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"almanac {version('crypto-almanac')}")
+        raise typer.Exit
+
+
 @app.callback()
-def make_group() -> None:
+def make_group(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version, and exit."
+        ),
+    ] = False,
+) -> None:
     """Make Typer build a command group although no command is registered."""
 
 

@@ -55,7 +55,8 @@ def event_changes(layout: Layout) -> dg.AssetsDefinition:
         pool=WAREHOUSE_POOL,
         description="The changes of the day: versions of events that became known on it. Today's "
         "partition merges new batches and publishes them. A past partition refolds from that day "
-        "to the newest, without a request.",
+        "to the newest, without a request. A day continues the one before it, so the asset is "
+        "upstream of itself.",
         deps=[
             *layout.keys([*LANDED, *POLLED.values()]),
             dg.AssetDep(layout.key(LANDED_CALENDAR), partition_mapping=dg.AllPartitionMapping()),

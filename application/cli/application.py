@@ -109,7 +109,14 @@ COMMANDS: Final = {
         "Manage API keys and webhook endpoints of the sandbox or, with --dir, of a mirror.",
     ),
 }
-"""The application's commands, in the order of the help."""
+"""The application's commands."""
+_PANELS: Final = {
+    "Daily": ("run", "status", "report", "budget", "doctor"),
+    "Questions": tuple(PACKAGE_COMMANDS),
+    "Serve": ("ui", "daemon", "serve", "sandbox", "watch", "accounts"),
+    "Push": ("receive", "inbox"),
+    "Maintenance": ("merge", "replay", "backfill", "import", "verify", "batches"),
+}
 
 
 def _begin(command: str) -> None:
@@ -179,4 +186,4 @@ def _explain(error: Exception) -> tuple[str, int] | None:
     return None
 
 
-APPLICATION: Final = Extension(COMMANDS, _begin, _find_warehouse, _query_limits, _explain)
+APPLICATION: Final = Extension(COMMANDS, _begin, _find_warehouse, _query_limits, _explain, _PANELS)
