@@ -1,5 +1,6 @@
 """`almanac run` on a service: what one run shows and leaves, its errors, and Ctrl-C."""
 
+import errno
 import json
 import os
 import re
@@ -10,11 +11,14 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
+import duckdb
 import pytest
 
 from almanac import console
+from application.cli.application import APPLICATION
 from application.cli.run_command import name_program
-from application.daily_run import RunTime, plan_run_times
+from application.daily_run import RunTime, find_last_day, plan_run_times
+from assets.layout import step_failure
 from catalog.sandbox.sandbox import Sandbox
 from pipeline.automation import prune
 from pipeline.health.facts import RUN_NOTE, RunNote
@@ -22,7 +26,9 @@ from pipeline.instance import open_instance
 from tests import in_process
 from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.pipeline.conftest import Almanac, command_line_in
+from tests.pipeline.small_home import SmallHome
 from tests.test_cli import ALMANAC, environment
+from warehouse.errors import DISK_ADVICE
 from warehouse.files.documents import read_note
 from warehouse.home import Home
 
@@ -183,6 +189,27 @@ def test_an_empty_home_runs_the_days_before_today_with_polls_and_ends_now() -> N
         *("09 06:00 day", "09 12:00 poll", "09 18:00 poll"),
         "10 09:30 day",
     ]
+
+
+def test_a_day_that_failed_is_pulled_again_by_the_next_run(tmp_path: Path) -> None:
+    small = SmallHome(tmp_path / "data")
+    assert find_last_day(small.home) is None
+    for feed in ("events", "cancellations", "coins"):
+        small.land(feed)
+    last = small.home.landing.days()[-1]
+    assert find_last_day(small.home) == last - timedelta(days=1), "without its export"
+    small.land("export")
+    assert find_last_day(small.home) == last
+
+
+@pytest.mark.parametrize("kind", [OSError, duckdb.IOException])
+def test_a_full_disk_has_the_same_advice_in_each_command_and_in_dagster(kind: type) -> None:
+    text = os.strerror(errno.ENOSPC)
+    error = OSError(errno.ENOSPC, text) if kind is OSError else kind(text)
+    advice = f"{text}. {DISK_ADVICE}"
+    assert APPLICATION.explain(error) == (advice, 1)
+    assert (step_failure(error).description or "").endswith(advice)
+    assert "Check the free space" not in str(step_failure(OSError(errno.EACCES, "no")))
 
 
 def test_a_run_resumes_on_the_day_after_the_last_one() -> None:

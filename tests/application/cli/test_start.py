@@ -8,11 +8,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from almanac.command_line import list_commands
+from almanac.command_line import app, list_commands, load_extension
 from tests.almanac.publications import publish_two_events
 from tests.application.cli.test_sql import WITH_LITTLE_GRACE
 from tests.hangs import HANGS_AFTER_S, wait_for, without_steps
@@ -189,6 +191,15 @@ def test_a_stopped_answer_whose_connection_does_not_close_ends_all_the_same(
         "almanac: the query was stopped: it took longer than 1 s (ALMANAC_SQL_TIMEOUT_S)\n"
     )
     assert left(home, tmp_path) == []
+
+
+def test_the_help_has_each_command_in_one_panel_and_the_version_is_printed() -> None:
+    shown = [name for names in load_extension().panels.values() for name in names]
+    assert sorted(shown) == sorted(list_commands())
+    help_text = CliRunner().invoke(app, ["--help"]).output
+    panels = [line.split()[1] for line in help_text.splitlines() if line.startswith("╭─ ")]
+    assert panels == ["Options", "Daily", "Questions", "Serve", "Push", "Maintenance"]
+    assert CliRunner().invoke(app, ["--version"]).output == f"almanac {version('crypto-almanac')}\n"
 
 
 SLOW = (*("dagster", "httpx", "catalog.sandbox", "catalog.server", "pandas", "pyarrow", "granian"),)
