@@ -3,7 +3,7 @@
 How a feed is pulled is in `resources`; how the result is shown is in metadata.py.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Final
@@ -13,7 +13,6 @@ from resources.errors import Defer
 from resources.session import (
     NOT_IN_PLAN,
     OPTIONAL,
-    CatalogSession,
     FeedPull,
     LazySession,
     make_deferred_result,
@@ -60,16 +59,9 @@ class FeedDay:
 
 
 def pull_or_reuse(
-    feed: Feed,
-    day: date,
-    session: LazySession,
-    landing: Landing,
-    *,
-    alone: bool = True,
-    on_pull: Callable[[CatalogSession], object] = lambda service: None,
+    feed: Feed, day: date, session: LazySession, landing: Landing, *, alone: bool = True
 ) -> FeedDay:
     """Pull a feed if the day is the service's current day; otherwise reuse its stored batches.
-    `on_pull` is called before a pull.
 
     A past day on which only other feeds were landed is an error if it is requested alone; in a
     range it has no rows, and its outcome gives the reason.
@@ -82,7 +74,6 @@ def pull_or_reuse(
         return _reused(feed, day, landing)
     try:
         if session.is_today(day):
-            on_pull(session.service())
             return read_feed_day(pull(feed, session.service()), day)
     except Defer as error:
         return read_feed_day(make_deferred_result(error, feed), day)

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import date, timedelta
-from functools import partial
 from typing import Any, Final
 
 import dagster as dg
@@ -33,7 +32,7 @@ from assets.metadata import LANDED_COLUMNS, Metadata, column_schema, log_problem
 from resources.errors import CatalogError
 from resources.inbox import Inbox
 from resources.request_log import DeferredPulls, RefusedFeed, RefusedFeeds, make_deferral_note
-from resources.session import NOT_IN_PLAN, LazySession, report_price
+from resources.session import NOT_IN_PLAN, LazySession
 from resources.waits import listening
 from warehouse.batch_problems import list_landed_problems
 from warehouse.clock import utc_now
@@ -66,15 +65,10 @@ def land(
     not_landed: list[DayNotLanded] = []
     days = list_run_days(context)
     arrived = _land_inbox(context, catalog, home, days) if feed in NEVER_PULLED else {}
-    pricing: dict[str, Any] = {}
-    if name_asset(feed) == LANDED[0]:  # Before the first pull of a day.
-        pricing["on_pull"] = partial(report_price, home.warehouse)
     for day in days:
         try:
             with _log_reports(context.log):
-                feed_day = pull_or_reuse(
-                    feed, day, catalog, home.landing, alone=len(days) == 1, **pricing
-                )
+                feed_day = pull_or_reuse(feed, day, catalog, home.landing, alone=len(days) == 1)
         except DayNotLanded as error:
             not_landed.append(error)
             continue

@@ -32,7 +32,7 @@ from resources.limits.limiter import Limiter, usable_burst
 from resources.redaction import Redactor
 from resources.request_log import ReportedUsage, RequestLog, last_usage
 from resources.service_clock import ServiceClock
-from resources.session import CatalogSession
+from resources.session import CatalogSession, report_price
 from warehouse.clock import utc_now
 from warehouse.files.storage import Storage
 from warehouse.home import Home
@@ -185,6 +185,9 @@ def open_service(
             sandbox=address.sandbox,
         )
         limiter.request_account = count_here if counted_here else service.request_usage
+        # The quota of the embedded sandbox is nobody's, but a share is wanted.
+        if work == "daily" and probe_state is None and (settings.monthly_quota or not is_sandbox):
+            report_price(home.warehouse, service)
         yield service
 
 

@@ -8,7 +8,7 @@ a poll's requests (pipeline/polls.py), Dagster.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import date, datetime
 from functools import partial
@@ -222,20 +222,13 @@ def price_day(plan: Plan, activity: Activity, now: datetime) -> dict[Feed, int]:
 
 
 def report_price(warehouse: Path, service: CatalogSession) -> None:
-    """Report what a daily pull will cost, and which feeds the quota will defer.
-
-    Without a share of this machine, the quota of the embedded sandbox is nobody's.
-    """
-    limiter = service.limiter
-    if service.source.startswith("sandbox:") and not (limiter and limiter.machine_quota):
-        return
-    try:
+    """Report the usual cost of a daily pull, and which of its feeds the quota would defer."""
+    activity = Activity()
+    with suppress(WarehouseError):  # The pulls need no warehouse.
         activity = read_activity(warehouse, service.now())
-    except WarehouseError:
-        return  # The pulls need no warehouse.
     prices, rest = price_day(service.plan, activity, service.now()), service.available
-    text = f"This day takes about {sum(prices.values()):,} requests: "
-    text += ", ".join(f"{feed} {price:,}" for feed, price in prices.items())
+    costs = ", ".join(f"{feed} {price:,}" for feed, price in prices.items())
+    text = f"A day takes about {sum(prices.values()):,} requests: {costs}"
     if rest is not None:
         text += f"; {rest:,} are left"
         late = [feed for feed, price in prices.items() if (rest := rest - price) < 0]

@@ -30,6 +30,10 @@ class BatchProblem:
     kind: Kind
     why: str
 
+    @property
+    def is_of_data(self) -> bool:
+        return self.kind not in ("key", "undated")
+
     def __str__(self) -> str:
         """Return one line: the kind, the batch, the reason and what follows."""
         reason = " ".join(self.why.split()).rstrip(".")

@@ -149,7 +149,7 @@ def test_a_share_of_12_on_a_new_home_gets_the_export_and_the_day_is_priced_first
     asked = [request.path.rpartition("/v2/")[2] for request in almanac_sandbox.requests]
     assert asked == ["usage", "events", "events/export", *["events"] * 9]
     assert (
-        "This day takes about 40 requests: export 2, events 16, cancellations 5, categories 1, "
+        "A day takes about 40 requests: export 2, events 16, cancellations 5, categories 1, "
         "coins 16; 11 are left, so these are deferred in whole or in part: events, cancellations, "
         "categories, coins." in done.stderr
     )

@@ -6,6 +6,7 @@ pages, the mirror, the receiver and the posts (test_notices.py).
 """
 
 import json
+import os
 import sqlite3
 import stat
 import subprocess
@@ -31,6 +32,7 @@ from resources.request_log import RequestLog
 from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes_in_days import NOW, address_of, run_assets, settings_of
+from tests.pipeline.run_records import forked
 from tests.pipeline.secrecy.repeating_service import (
     ANSWERS,
     HOOK,
@@ -200,15 +202,20 @@ def assert_private(owner: Owner) -> None:
 
 def fail_in_dagster(settings: Settings, home: Home) -> None:
     """Run a step that fails by an answer with the key, as the daemon does: with its output kept."""
-    job = build_definitions(settings).resolve_implicit_global_asset_job_def()
-    with dg.DagsterInstance.from_config(str(home.dagster)) as instance:
-        done = job.execute_in_process(
-            instance=instance,
-            partition_key=utc_now().date().isoformat(),
-            asset_selection=[dg.AssetKey("landed_coins")],
-            raise_on_error=False,
-        )
-    assert not done.success
+
+    def run() -> None:
+        job = build_definitions(settings).resolve_implicit_global_asset_job_def()
+        with dg.DagsterInstance.from_config(str(home.dagster)) as instance:
+            done = job.execute_in_process(
+                instance=instance,
+                partition_key=utc_now().date().isoformat(),
+                asset_selection=[dg.AssetKey("landed_coins")],
+                raise_on_error=False,
+            )
+        assert not done.success
+
+    _, status = os.waitpid(forked(run), 0)  # The capture replaces the output of the process.
+    assert status == 0
     outputs = [path.read_text() for path in home.dagster.glob("storage/*/compute_logs/*.err")]
     assert any("STEP_FAILURE" in output for output in outputs)
 
