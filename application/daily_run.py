@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
-from time import monotonic
 from typing import Any, Final, Literal
 from uuid import uuid4
 
@@ -39,7 +38,6 @@ _POLLED: Final[tuple[Feed, ...]] = ("events", "cancellations")
 # Dagster's log lines would disturb the progress bar; the UI shows them.
 _QUIET: Final = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 _INTERRUPTS: Final = (dg.DagsterExecutionInterruptedError.__name__, KeyboardInterrupt.__name__)
-_PHASE_OF_STEP: Final = {"event_changes": "merge", "published_tables": "tables"}
 
 
 class RunFailed(AlmanacError):
@@ -61,7 +59,7 @@ class RunTime:
 
 @dataclass(slots=True)
 class RunSummary:
-    """The result of a run. `seconds` are by phase; `notes` give omitted and deferred work, and why.
+    """The result of a run. `notes` give omitted and deferred work, and why.
 
     `problems` has its batch problems: partial, flagged or quarantined. `deferred_pulls` has the day
     and the step or feed of each pull that was deferred, in part or whole.
@@ -79,10 +77,6 @@ class RunSummary:
     problems: list[BatchProblem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     deferred_pulls: list[str] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    def spend(self, phase: str, seconds: float) -> None:
-        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
 
     def note(self, note: str) -> None:
         if note not in self.notes:
@@ -138,9 +132,7 @@ def run_days(
         if service.sandbox is not None:
             service.sandbox.set_clock(instant.at)
         if instant.kind == "poll":
-            began = monotonic()
             _poll(service, summary)
-            summary.spend("polls", monotonic() - began)
         else:
             if number:
                 service.request_usage()
@@ -199,7 +191,6 @@ def run_day(
         RunFailed: a step failed, or the day is not a partition.
         KeyboardInterrupt: Ctrl-C.
     """
-    began = monotonic()
     days = job.partitions_def
     if days is not None and not days.has_partition_key(day.isoformat()):
         raise RunFailed(
@@ -221,29 +212,17 @@ def run_day(
     except dg.DagsterExecutionInterruptedError as error:
         _record_interrupt(instance, run_id)
         raise KeyboardInterrupt from error
-    in_steps = 0.0
     if not result.success and any(_was_interrupted(event) for event in result.all_events):
         _record_interrupt(instance, run_id)
         raise KeyboardInterrupt
     for event in result.all_events:
-        if event.is_step_success:
-            seconds = event.step_success_data.duration_ms / 1000
-            summary.spend(find_phase(event.step_key or ""), seconds)
-            in_steps += seconds
-        elif event.is_step_failure:
+        if event.is_step_failure:
             raise RunFailed(_failure_text(day, event))
-        elif event.is_step_materialization:
+        if event.is_step_materialization:
             _note_outcome(summary, day, event)
     if not result.success:
         raise RunFailed(f"the run of {day} failed; `almanac ui` shows why")
-    summary.spend("dagster", monotonic() - began - in_steps)
     summary.days.append(day)
-
-
-def find_phase(step: str) -> str:
-    """Return the phase of a step, whose key begins with the prefixes of the layout."""
-    found = (phase for name, phase in _PHASE_OF_STEP.items() if step.endswith(name))
-    return next(found, "land")
 
 
 def _record_interrupt(instance: dg.DagsterInstance, run_id: str) -> None:

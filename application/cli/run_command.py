@@ -38,11 +38,11 @@ from pipeline.settings import Settings, read_settings
 from resources.errors import Defer
 from warehouse.clock import utc_now
 from warehouse.errors import WarehouseError
-from warehouse.home import Home, describe_source
+from warehouse.home import describe_source
 from warehouse.merge_progress import show_progress
 
 if TYPE_CHECKING:
-    from application.daily_run import RunSummary, RunTime
+    from application.daily_run import RunTime
 
 DAYS: Final = 7
 _MOVED: Final = (
@@ -110,7 +110,6 @@ def _summary(settings: Settings, days: int, began: float) -> dict[str, Any]:
             from pipeline.instance import open_instance
             from pipeline.service_session import open_service
 
-            imported = monotonic()
             if held.enter_context(home.run_lock()):
                 now = utc_now().replace(microsecond=0)
             instants = plan_run_times(
@@ -124,7 +123,6 @@ def _summary(settings: Settings, days: int, began: float) -> dict[str, Any]:
             service = held.enter_context(open_service(settings, now=instants[0].at))
             gc.freeze()
             held.callback(gc.unfreeze)
-        opened = monotonic()
         place = ""
 
         def show_time(number: int, at: "RunTime") -> None:
@@ -146,25 +144,14 @@ def _summary(settings: Settings, days: int, began: float) -> dict[str, Any]:
             prune_files(home, utc_now() - timedelta(days=settings.keep_days))
         except (OSError, WarehouseError) as error:
             warnings.print(f"Old files could not be deleted: {error}", markup=False)
-    run_summary.seconds = {
-        "import": imported - began,
-        "open": opened - imported,
-        **run_summary.seconds,
-        "all": monotonic() - began,
-    }
-    return _record_of(run_summary, home, service.source, service.plan.name)
-
-
-def _record_of(run_summary: "RunSummary", home: Home, source: str, plan: str) -> dict[str, Any]:
-    record = asdict(run_summary)
-    record["problems"] = run_summary.problems
-    record["days"] = [day.isoformat() for day in run_summary.days]
-    record["changes"] = dict(sorted(run_summary.changes.items(), key=lambda item: -item[1]))
-    record["seconds"] = {name: round(value, 2) for name, value in run_summary.seconds.items()}
     return {
-        "source": source,
-        "plan": plan,
-        **record,
+        "source": service.source,
+        "plan": service.plan.name,
+        **asdict(run_summary),
+        "problems": run_summary.problems,
+        "days": [day.isoformat() for day in run_summary.days],
+        "changes": dict(sorted(run_summary.changes.items(), key=lambda item: -item[1])),
+        "seconds": round(monotonic() - began, 1),
         "warehouse": str(home.warehouse),
         "warehouse_bytes": home.warehouse.stat().st_size if home.warehouse.exists() else 0,
     }
@@ -215,11 +202,10 @@ def _answer(program: str, warehouse: Path, query: str) -> None:
 
 
 def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    days, seconds = summary["days"], summary["seconds"]
+    days = summary["days"]
     changes = ", ".join(f"{count:,} {kind}" for kind, count in summary["changes"].items())
     quota, pulls = summary["quota_left"], summary["instants"]
     span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    phases = ", ".join(f"{name} {value:.1f}" for name, value in seconds.items() if name != "all")
     size = f"{Path(summary['warehouse'])}  ({summary['warehouse_bytes'] / 1e6:.1f} MB)"
     return [
         ("source", f"{describe_source(summary['source'])}, plan {summary['plan']}"),
@@ -229,6 +215,6 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("rejected", f"{summary['rejected']:,} rows, {summary['quarantined']} batches quarantined"),
         ("requests", f"{summary['requests']:,}"),
         ("quota left", "no known limit" if quota is None else f"{quota:,}"),
-        ("seconds", f"{seconds['all']:.1f}  ({phases})"),
+        ("seconds", f"{summary['seconds']:.1f}"),
         ("warehouse", size),
     ]
