@@ -139,28 +139,6 @@ def test_a_share_of_the_quota_is_not_passed_though_the_service_would_allow_more(
     assert len(almanac_sandbox.requests) == 3
 
 
-def test_a_share_of_12_on_a_new_home_gets_the_export_and_the_day_is_priced_first(
-    tmp_path: Path, almanac_sandbox: Sandbox, almanac: Almanac
-) -> None:
-    address = {"base_url": almanac_sandbox.base_url, "api_key": almanac_sandbox.new_key("elite")}
-    given = {**address, "max_clock_skew_days": "36500", "page_size": "2", "monthly_quota": "12"}
-    almanac_sandbox.forget_requests()
-    done = almanac("run", "--strict", "--json", code=1, home=str(tmp_path / "new"), **given)
-    asked = [request.path.rpartition("/v2/")[2] for request in almanac_sandbox.requests]
-    assert asked == ["usage", "events", "events/export", *["events"] * 9]
-    assert (
-        "A day takes about 40 requests: export 2, events 16, cancellations 5, categories 1, "
-        "coins 16; 11 are left, so these are deferred in whole or in part: events, cancellations, "
-        "categories, coins." in done.stderr
-    )
-    found = json.loads(done.stdout)
-    day = found["days"][0]
-    feeds = ("events", "cancellations", "categories", "coins")
-    assert found["deferred_pulls"] == [f"{day} landed_{feed}" for feed in feeds]
-    notes = [note for note in found["notes"] if "12 of 12 requests" in note]
-    assert len(notes) == 4
-
-
 def test_an_enterprise_key_of_5_a_second_meets_no_429(
     tmp_path: Path, almanac_sandbox: Sandbox
 ) -> None:

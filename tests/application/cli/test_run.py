@@ -116,8 +116,18 @@ def test_a_quota_that_runs_out_is_no_error_and_lands_the_received_rows(
 
     monkeypatch.setattr(prune, "prune_files", fail)
     given = {**given_for(almanac_sandbox, monthly_quota=7), "max_clock_skew_days": "36500"}
-    done = almanac("run", "--json", **given)
+    almanac_sandbox.forget_requests()
+    done = almanac("run", "--json", "--strict", code=1, page_size="2", **given)
+    asked = [request.path.rpartition("/v2/")[2] for request in almanac_sandbox.requests]
+    assert asked == ["usage", "events", "events/export", *["events"] * 4], "the best first"
+    assert (
+        "A day takes about 40 requests: export 2, events 16, cancellations 5, categories 1, coins "
+        "16; 6 are left, so these are deferred in whole or in part: events, cancellations, "
+        "categories, coins." in done.stderr
+    )
     summary = json.loads(done.stdout)
+    late = ("events", "cancellations", "categories", "coins")
+    assert summary["deferred_pulls"] == [f"2026-03-02 landed_{feed}" for feed in late]
     assert summary["days"] == ["2026-03-02"]
     assert any("deferred" in note for note in summary["notes"])
     assert summary["rows"] > 0
