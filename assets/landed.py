@@ -152,7 +152,7 @@ def evaluate_day(
 ) -> dg.AssetCheckEvaluation:
     """Return a result as an event of a day, for the newest materialisation of this day.
 
-    Without the materialisation, Dagster hides the result of another day than that of the run
+    Without the materialisation, Dagster hides a result of a day that is not the run's
     (https://github.com/dagster-io/dagster/issues/17005). Its class is not public, but its stored
     form is.
     """

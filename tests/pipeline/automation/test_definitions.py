@@ -84,6 +84,9 @@ def describe(repository: dg.RepositoryDefinition) -> Iterator[str]:
             yield f"  partitions: {days.cron_schedule}{', a range is one run' if single else ''}"
         if node.automation_condition is not None:
             yield f"  automation: {node.automation_condition.get_label()}"
+    for check in sorted(graph.asset_check_keys):
+        each = ", each day" if graph.get(check).partitions_def is not None else ""
+        yield f"check {check.to_user_string()}{each}"
     for job in sorted(repository.get_all_jobs(), key=lambda job: job.name):
         if not job.name.startswith("__"):
             steps = ", ".join(sorted(step.name for step in job.nodes))

@@ -347,14 +347,20 @@ def elsewhere(root: Path, text: str = "telemetry: {enabled: false}\n") -> Home:
     return home
 
 
-def test_it_gets_the_records_and_no_config_of_almanac(tmp_path: Path) -> None:
-    home = elsewhere(tmp_path)
+NO_LOGS = """\
+compute_logs: {module: dagster._core.storage.noop_compute_log_manager, class: NoOpComputeLogManager}
+"""
+"""As the dagster.yaml of homes of the past."""
+
+
+@pytest.mark.parametrize("text", ["telemetry: {enabled: false}\n", NO_LOGS], ids=["", "no logs"])
+def test_it_gets_the_records_and_no_config_of_almanac(tmp_path: Path, text: str) -> None:
+    home = elsewhere(tmp_path, text)
     with open_instance(home) as instance:
         run_id = start_run(instance)
     with dg.DagsterInstance.from_config(str(home.instance_folder)) as company:
         assert company.get_run_by_id(run_id) is not None
-    text = (home.instance_folder / "dagster.yaml").read_text()
-    assert text == "telemetry: {enabled: false}\n"
+    assert (home.instance_folder / "dagster.yaml").read_text() == text
     assert not home.dagster.exists()
 
 

@@ -23,6 +23,7 @@ import zstandard
 from pydantic import SecretStr
 
 from catalog.sandbox.sandbox import Sandbox
+from pipeline.build import build_definitions
 from pipeline.component import AlmanacComponent
 from pipeline.instance import open_instance
 from pipeline.settings import Settings, read_settings
