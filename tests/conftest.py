@@ -19,7 +19,7 @@ os.environ.setdefault("ALMANAC_MAX_CLOCK_SKEW_DAYS", "36500")
 os.environ.setdefault("ALMANAC_EXPORT_INTERVAL_S", "0")
 
 # A deadline, or the check of slow examples, would fail a test for the load of the machine.
-for profile, examples in (("default", 20), ("long", 500)):
+for profile, examples in (("default", 10), ("long", 500)):
     settings.register_profile(
         profile,
         max_examples=examples,

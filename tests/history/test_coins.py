@@ -98,7 +98,7 @@ def test_any_time_has_the_last_complete_list(seed: int, story: HandmadeHome) -> 
         ]
         assert found == expected
         assert {listed for *_, listed, _ in found} == {True, False, None}
-        for ts in times:
+        for ts in times[::3]:
             ranks = [(row[1], row[2]) for row in expected if row[0] == ts and row[3]]
             ranks.sort(key=lambda row: row[1])
             assert [(row["coin"], row["rank"]) for row in db.universe(ts)] == ranks

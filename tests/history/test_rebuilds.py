@@ -49,7 +49,7 @@ def mergings(draw: st.DrawFn) -> tuple[list[HandmadeBatch], list[list[int]]]:
 
 @pytest.mark.timeout(3_600)
 @given(mergings())
-@examples(3, 300)
+@examples(2, 300)
 def test_batches_in_any_order_have_the_history_of_the_oracle(
     merging: tuple[list[HandmadeBatch], list[list[int]]],
 ) -> None:

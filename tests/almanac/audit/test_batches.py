@@ -75,7 +75,7 @@ PARTITIONS = {
 Parts = list[list[dict[str, Any]]]
 
 
-@settings(max_examples=settings.default.max_examples // 8)  # An example takes a second.
+@settings(max_examples=settings.default.max_examples // 5)  # An example takes a second.
 @given(**PARTITIONS)
 def test_batches_of_any_size_give_the_answer_of_one(
     db: Database, parts: Parts, rows_max: int, held_bytes: int, universe: Any

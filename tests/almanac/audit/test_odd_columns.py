@@ -116,15 +116,19 @@ DOORS: dict[str, Callable[[Database, Any], Any]] = {
     ),
     "register": lambda db, x: register(db, make_frame("x", x)),
 }
+READERS = {"prices ts", "prices close", "prices coin", "audit values", "register"}
+"""The readers of timestamps, numbers, texts and fields, and DuckDB's own."""
+SOME = ("mixed with bytes", "Arrow microseconds", "Polars 128 bits")
 
 
 @pytest.mark.parametrize("door", DOORS)
 def test_a_column_of_any_type_is_read_or_refused_by_an_error_of_the_package(
     db: Database, door: str
 ) -> None:
-    for make in ODD.values():
+    """The doors share one reader: one of each kind of value reads all types, the others three."""
+    for name in ODD if door in READERS else SOME:
         with suppress(AlmanacError):
-            DOORS[door](db, make())
+            DOORS[door](db, ODD[name]())
 
 
 FORMS: dict[str, Callable[[], Any]] = {

@@ -62,7 +62,7 @@ def attached(db: almanac.Database, source: Any, rows_max: int = 1_000_000, **opt
     return in_slices(db, rows_max).attach_known(source, **options)
 
 
-@settings(max_examples=settings.default.max_examples // 4)
+@settings(max_examples=settings.default.max_examples // 3)
 @given(
     parts=st.lists(st.lists(ROW, max_size=6), max_size=5),
     rows_max=st.sampled_from([1, 2, 5, 1_000]),
@@ -209,7 +209,7 @@ def test_a_stream_without_rows_has_the_columns(db: almanac.Database, tmp_path: P
     assert pq.read_schema(tmp_path / "out.parquet").names == [*empty.column_names, *ADDED]
 
 
-@settings(max_examples=settings.default.max_examples // 4)
+@settings(max_examples=settings.default.max_examples // 3)
 @given(
     opens=st.lists(st.sampled_from([at(day, 4) for day in (1, 5, 9, 20)]), max_size=7),
     symbols=st.sampled_from([["bitcoin"], {"BTC/USDT": "BTC", "LUNA": "terra"}]),
@@ -236,7 +236,7 @@ def test_features_in_slices_give_the_answer_of_one(
     assert written["next_event_id"].to_pylist() == ids
 
 
-@settings(max_examples=settings.default.max_examples // 8)
+@settings(max_examples=settings.default.max_examples // 5)
 @given(
     first=st.integers(0, 24 * 8),
     steps=st.lists(st.sampled_from([13, 23, 24, 25, 72]), max_size=3),
