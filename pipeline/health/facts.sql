@@ -23,7 +23,7 @@ SELECT
     max(observed_at),
     {shared last_complete_pull},
     coalesce(
-        list(DISTINCT observed_date) FILTER (
+        list(DISTINCT (observed_at AT TIME ZONE 'UTC')::DATE) FILTER (
             WHERE complete
                 AND status = 'merged'
                 AND coalesce(lower <= observed_at, true)

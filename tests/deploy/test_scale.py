@@ -62,11 +62,15 @@ def pods(documents: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("path", [SCALE / "dagster.yaml", DEPLOY / "scale" / "dagster.yaml"])
-def test_the_instance_differs_from_that_of_a_home_in_storage_and_launcher_only(path: Path) -> None:
+def test_the_instance_differs_from_that_of_a_home_in_storage_launcher_and_output(
+    path: Path,
+) -> None:
     found = read(path)
     assert found.pop("storage") == {"postgres": {"postgres_db": STORAGE}}
     assert ("run_launcher" in found) is (path.parent == SCALE)
     found.pop("run_launcher", None)
+    # The containers have no disk in common on which the web server could find the output.
+    assert found.pop("compute_logs")["class"] == "NoOpComputeLogManager"
     assert found == read(DEFAULT_CONFIG)
 
 

@@ -192,7 +192,7 @@ def test_one_defs_yaml_adopts_a_home_and_shows_no_key(tmp_path: Path) -> None:
         assert key.path[:-1] == ["almanac"]
         assert graph.get(key).group_name.startswith("almanac_")
         assert list(graph.get(key).owners) == ["data@example.com"]
-        assert all(pool.startswith("almanac_") for pool in graph.get(key).pools)
+        assert all(pool.startswith("almanac_") for pool in graph.get(key).pools or ())
     named = [
         *(job for job in repository.job_names if not job.startswith("__")),
         *(sensor.name for sensor in repository.sensor_defs if sensor.name.startswith("almanac")),
