@@ -123,7 +123,7 @@ def run_days(
         KeyboardInterrupt: Ctrl-C; batches landed before it are kept.
         CatalogError: a poll failed.
     """
-    home, summary, sent_before = locate_home(settings), RunSummary(), service.log.count
+    home, summary = locate_home(settings), RunSummary()
     known = set(home.landing.batch_ids())
     whole = _job(settings, service, first_day=min(instant.at for instant in instants).date())
     of_days = _without_tables(whole) if len(instants) > 1 else whole
@@ -146,7 +146,7 @@ def run_days(
                 raise
         summary.instants += 1
     _sum_up(home, known, summary)
-    summary.requests = service.log.count - sent_before
+    summary.requests = service.log.count
     summary.quota_left = service.quota_left
     return summary
 

@@ -134,7 +134,7 @@ def _check_day(
 ) -> Sequence[dg.AssetCheckResult]:
     path = home.parquet.path(partition_name(CHANGES, day.isoformat()))
     rows = different = others = 0
-    if path.exists():  # A day without a version has no file.
+    if path.exists():  # Days without a new version have none.
         facts = {"file": literal(path), "day": day}
         ((rows, different, others),) = connection.execute(SQL["check_day_file"], facts).fetchall()
     records = read_records(home.warehouse, since=day, until=day).values()

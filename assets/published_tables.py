@@ -185,7 +185,7 @@ _BLOCKING: Final = {
 }
 _CHECKS: Final = _BLOCKING | {
     ("events", "no_new_fields"): (
-        "In the last 7 observed days the service began to send no field that has no column. Such "
+        "The service sent no new field without a column in the last 7 observed days. Such "
         "fields are kept as JSON in `extra`."
     ),
 }

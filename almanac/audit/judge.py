@@ -169,7 +169,7 @@ def _rounded_departures(
     row_events: RowEvents,
     signals: Signals,
 ) -> pa.Table:
-    """Return the findings; a rounding of what was known is not a value of later."""
+    """Return the findings. The known value, rounded as the column is, counts as close to it."""
     (most,) = reader.query(
         SQL["most_decimals"], frames={"given": pa.table({"value": signals.table[field.name]})}
     ).to_pylist()
