@@ -2,9 +2,10 @@
 
 Tickers are not unique, and the slug of one coin may be the ticker of another: an ambiguous text is
 an error that lists the coins. In a pair, names do not count. A text that may be a slug, such as
-`true-usd`, is never a pair. Surrounding white space, invisible characters and full-width letters
-are ignored. `slug:bitcoin`, `symbol:BTC` and `name:Bitcoin` say what the text is; with
-`coins_are="slug"` in `almanac.open` every text without such a mark is a slug.
+`true-usd`, is never a pair. `$BTC` is the ticker `BTC`. Surrounding white space, invisible
+characters and full-width letters are ignored. `slug:bitcoin`, `symbol:BTC` and `name:Bitcoin` say
+what the text is; with `coins_are="slug"` in `almanac.open` every text without such a mark is a
+slug.
 """
 
 import re
@@ -110,30 +111,26 @@ def resolve_slugs(
 
 def explain_ambiguous_coin(text: str, coins: Sequence[Coin]) -> str:
     """Return the message that a text stands for several coins, with what to write for each."""
-    first = f"slug:{coins[0].slug}"
     return (
         f"{text!r} stands for {len(coins)} coins: {_listed(coins, 'slug:')}. Choose one, "
-        f"such as {first!r}. For a column of a frame: coins={{{text!r}: {first!r}}}. If every "
-        "text is a slug: almanac.open(…, coins_are='slug')"
-    ) + (". Or write the pair with a slash" if len(split_pair(text)) > 1 else "")
+        f"such as 'slug:{coins[0].slug}'"
+    ) + (", or write the pair with a slash" if len(split_pair(text)) > 1 else "")
 
 
 def _find_rows(reader: Reader, texts: list[str]) -> dict[str, list[_Row]]:
     """Return a row for each coin that a text names, else one for each that its pair may mean."""
-    import pyarrow as pa
-
     asked = [(text, text, False) for text in dict.fromkeys(texts)]
     asked += [(text, ticker, True) for text, *_ in asked for ticker in split_pair(text)]
     if not asked:
         return {}
-    columns = zip(("wanted", "text", "is_pair"), zip(*asked, strict=True), strict=True)
-    frame = pa.table({name: list(values) for name, values in columns})
-    values = {"kind": "slug" if reader.coins_are == "slug" else ""}
+    reader.prepare("_almanac_coin_labels", _SQL["coin_labels"])
+    columns = zip(("wanted", "texts", "is_pair"), map(list, zip(*asked, strict=True)), strict=True)
+    kind = "slug" if reader.coins_are == "slug" else ""
     found: dict[str, list[_Row]] = {}
-    for row in reader.query(
-        _SQL["coins_named"], values, frames={"wanted_coins": frame}
-    ).to_pylist():
-        found.setdefault(row["wanted"], []).append(row)
+    for row in reader.rows(_SQL["coins_named"], {**dict(columns), "kind": kind}):
+        best = found.setdefault(row["wanted"], [row])
+        if row["is_pair"] == best[0]["is_pair"] and row["coin"] not in {r["coin"] for r in best}:
+            best.append(row)
     return found
 
 
@@ -142,17 +139,19 @@ def _one(reader: Reader, wanted: Any, coins: Sequence[Coin]) -> Coin:
     if isinstance(wanted, Coin):
         return wanted
     if not isinstance(wanted, str):
-        raise InvalidArgument(f"coin {wanted!r}: expected a text, a slug, ticker or name")
+        raise InvalidArgument(f"coin {wanted!r}: expected a text: a slug, ticker, name or pair")
     if len(coins) == 1:
         return coins[0]
     if coins:
-        raise AmbiguousCoin(explain_ambiguous_coin(wanted, coins), list(coins))
+        error = AmbiguousCoin(explain_ambiguous_coin(wanted, coins), list(coins))
+        error.add_note(f"For a column of a frame: coins={{{wanted!r}: 'slug:{coins[0].slug}'}}")
+        raise error
     if tickers := split_pair(wanted):
         raise UnknownName(
             f"no coin has the ticker {tickers[0]!r} of {wanted!r}. Name the coin, by its slug: "
             f"coins={{{wanted!r}: 'slug:…'}}"
         )
-    similar = _similar(reader, wanted)
+    similar = find_similar(reader, wanted)
     hint = f" Similar: {_listed(similar)}." if similar else ""
     kinds = "slug" if reader.coins_are == "slug" else "slug, symbol or name"
     raise UnknownName(f"no coin has the {kinds} {wanted!r}.{hint}", similar[:_LISTED_MAX])
@@ -175,7 +174,7 @@ def _are_slugs(found: dict[str, list[_Row]], count: int) -> bool:
     return len(plain) > sum(len(rows) > 1 for rows in found.values())
 
 
-def _similar(reader: Reader, text: str) -> list[Coin]:
+def find_similar(reader: Reader, text: str) -> list[Coin]:
     """Return coins whose slug, ticker or name begins with a text or is spelled like it."""
     coins = reader.query(_SQL["coin_names"]).to_pylist()
     spelled: dict[str, _Row] = {}
@@ -215,6 +214,8 @@ def split_pair(text: str) -> list[str]:
     `ETHBTC` is not divided: `WBTC` is a coin.
     """
     text = _seen(text)
+    if text.startswith("$"):
+        return [text[1:], *split_pair(text[1:])]
     if text.lower().startswith(PREFIXES):
         return []
     if "/" in text:

@@ -12,11 +12,10 @@ from almanac.errors import InvalidArgument, UnknownName
 from almanac.events import (
     Basis,
     Coins,
-    Coverage,
     EventQueries,
+    MinImpact,
     Names,
     check_choice,
-    read_coverage,
     read_known_at,
 )
 from almanac.history_replay import Replay
@@ -230,7 +229,7 @@ class Database(EventQueries, Joins):
         prices: Any,
         coins: Coins | None = None,
         categories: Names | None = None,
-        min_impact: float | None = None,
+        min_impact: MinImpact | None = None,
         lead: Duration = "3d",
         window: tuple[int | Duration, int | Duration] = ("-3d", "3d"),
         estimation: int | Duration | None = None,
@@ -345,13 +344,13 @@ class Database(EventQueries, Joins):
 
     def replay(
         self,
-        start: TimestampLike,
+        since: TimestampLike,
         until: TimestampLike | None = None,
         *,
         coins: Coins | None = None,
         kinds: Names | None = None,
     ) -> Replay:
-        """Return the changes after `start`, until `until`, one by one: see `almanac.replay`.
+        """Return the changes after `since`, until `until`, one by one: see `almanac.replay`.
 
         It reads the newest publication to its end, in a connection of its own. Timestamps of the
         changes are in UTC.
@@ -360,15 +359,7 @@ class Database(EventQueries, Joins):
         pinned = Reader(
             known.file, tz=known.tz, follow=False, clock=known.clock, coins_are=known.coins_are
         )
-        return Replay(pinned, start, until, coins=coins, kinds=kinds)
-
-    def coverage(self, at: TimestampLike | None = None) -> Coverage:
-        """Return which event dates had been pulled by a timestamp, now by default.
-
-        Raises:
-            InvalidArgument: it is not a timestamp, or still to come.
-        """
-        return read_coverage(self._reader, at)
+        return Replay(pinned, since, until, coins=coins, kinds=kinds)
 
     def coins(self) -> Result:
         """Return the coins as last seen, by rank: `slug`, `symbol`, `name`, `rank` and others.
@@ -417,12 +408,12 @@ class Database(EventQueries, Joins):
         found = self._reader.result(_SQL["columns"], {"name": str(name)})
         if len(found) == 0:
             names = list(self.tables()["name"])
-            near = ", ".join(get_close_matches(str(name).lower(), names, 3)) or "db.tables()"
+            near = ", ".join(get_close_matches(str(name).lower(), names, 3)) or "none"
             raise UnknownName(f"there is no table or view {name!r}. Similar: {near}.")
         return found
 
     def resolve(self, coin: str | Coin) -> Coin:
-        """Return the coin with this slug, ticker or name, in any case.
+        """Return the coin with this slug, ticker, name or pair such as `BTC/USDT`, in any case.
 
         `slug:bitcoin`, `symbol:BTC` and `name:Bitcoin` say what the text is, here and in every
         other argument and column of coins. A `Coin` is accepted wherever a text is.

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
@@ -10,8 +10,10 @@ from almanac.coins import resolve_slugs
 from almanac.errors import InvalidArgument, QueryRefused
 from almanac.events import (
     Coins,
+    MinImpact,
     Names,
     find_pulls,
+    is_stale,
     make_impact_values,
     read_choices,
     read_known_at,
@@ -33,20 +35,18 @@ from almanac.timestamps import TimestampLike
 TITLES: Final = {
     "cancelled": "Cancelled",
     "rescheduled": "Rescheduled",
-    "made_exact": "Now with an exact date",
-    "made_estimated": "Now only estimated",
+    "made_exact": "Date now exact",
+    "made_estimated": "Date now estimated",
     "rescored": "Rescored",
     "created": "New",
-    "withdrawn": "Withdrawn without a cancellation",
+    "withdrawn": "Withdrawn",
     "restored": "Scheduled again",
-    "revised": "Other fields changed",
-    "revealed": "Shown for the first time",
+    "revised": "Revised",
+    "revealed": "First seen",
 }
 IN_ORDER: Final = tuple(TITLES)
 """The kinds of change, the most important first."""
-STALE_AFTER: Final = timedelta(hours=26)
-"""A home is pulled once a day; a last pull older than this is said to be old."""
-_FLOOD: Final = 20
+FLOOD: Final = 20
 """More events than this that are only revealed are a count: a first pull reveals all there are."""
 _COINS_MAX: Final = 3
 _DATED: Final = frozenset({"rescheduled", "made_exact", "made_estimated"})
@@ -101,7 +101,7 @@ class Digest:
     @property
     def is_stale(self) -> bool:
         """Whether the last pull was too old at the end of the period."""
-        return self.last_pull_at is None or self.until - self.last_pull_at > STALE_AFTER
+        return is_stale(self.last_pull_at, self.until)
 
 
 class LastKnown(NamedTuple):
@@ -128,7 +128,7 @@ def compute_digest(
     places: tuple[int, int] | None = None,
     coins: Coins | None = None,
     kinds: Names | None = None,
-    min_impact: float | None = None,
+    min_impact: MinImpact | None = None,
     limit: int | None = None,
     categories: Names | None = None,
 ) -> Digest:
@@ -156,7 +156,7 @@ def compute_digest(
         }
         counts = reader.rows(_SQL["digest_counts"], values)
         events = {row["kind"]: row["events"] for row in counts}
-        with_revealed = "revealed" in (named or ()) or events.get("revealed", 0) <= _FLOOD
+        with_revealed = "revealed" in (named or ()) or events.get("revealed", 0) <= FLOOD
         values |= {"limit": limit, "revealed": with_revealed}
         rows = reader.rows(_SQL["digest_rows"], values)
         pulls = find_pulls(reader, before)
@@ -279,12 +279,12 @@ def _what(kind: str, rows: Rows) -> str:
     elif kind in ("cancelled", "withdrawn"):
         found = f"was {_dates(row['displayed_date'] or 'no date')}"
     elif kind == "revised":
-        names = (_FIELDS_HIDDEN.get(name, name) for name in _other_fields(rows))
+        names = (_FIELDS_HIDDEN.get(name, name) for name in list_other_fields(rows))
         found = ", ".join(dict.fromkeys(name.replace("_", " ") for name in names))
     return found
 
 
-def _other_fields(rows: Rows) -> list[str]:
+def list_other_fields(rows: Rows) -> list[str]:
     """Return the fields that changed, without those that another kind of change shows."""
     fields: list[str] = []
     for row in rows:

@@ -4,6 +4,7 @@ AlmanacError
 ├── WarehouseError    the file can't be opened or read
 │   └── QueryRefused  the query is not one reading statement, or it failed
 ├── InvalidArgument   an argument is wrong; the message says what was expected
+│   └── FutureTime    a time of knowledge is still to come
 ├── UnknownName       no event or coin has this name
 ├── AmbiguousCoin     several coins have this ticker; the message lists their slugs
 └── LookAhead         an audit found values that nobody could have known
@@ -27,6 +28,10 @@ class QueryRefused(WarehouseError):
 
 class InvalidArgument(AlmanacError, ValueError):
     """An argument can't be used; the message says what was given and what was expected."""
+
+
+class FutureTime(InvalidArgument):
+    """A time of knowledge is still to come; the message gives the newest."""
 
 
 class UnknownName(AlmanacError, LookupError):

@@ -8,22 +8,27 @@ from difflib import get_close_matches
 from typing import Any, Final, Literal
 
 from almanac.coins import Coin, resolve_slugs
-from almanac.errors import InvalidArgument, QueryRefused, UnknownName
+from almanac.errors import FutureTime, InvalidArgument, QueryRefused, UnknownName
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
 from almanac.results import Result
 from almanac.timestamps import (
     Duration,
     TimestampLike,
+    include_day,
     read_calendar_time,
     read_duration,
     read_number,
+    read_past_time,
     read_timestamp,
 )
 
+Estimated = Literal["include", "drop", "only"]
 Basis = Literal["observed", "claimed"]
 Names = str | Iterable[str]
 Coins = str | Coin | Iterable[str | Coin]
+MinImpact = float | str
+"""A score from 0 to 10, or the name of a band, which is its lowest score."""
 
 STATUSES: Final = ("scheduled", "cancelled", "withdrawn")
 KINDS: Final = (
@@ -32,7 +37,10 @@ KINDS: Final = (
 )
 BANDS: Final = ((0.0, "Low"), (2.5, "Mid"), (5.0, "High"), (7.5, "Critical"))
 """Lowest score and name of each band, where a plan shows no score (decisions: impact bands)."""
+_LEAST: Final = {name.lower(): least for least, name in BANDS}
 _MOST: Final = 10
+STALE_AFTER: Final = timedelta(hours=36)
+"""A home is pulled each day; data whose last pull is older is stale."""
 _SQL = NamedStatements("almanac")
 
 
@@ -48,22 +56,23 @@ class EventQueries:
         categories: Names | None = None,
         window: tuple[TimestampLike | None, TimestampLike | None] | None = None,
         status: Names | None = "scheduled",
-        min_impact: float | None = None,
+        min_impact: MinImpact | None = None,
         basis: Basis = "observed",
     ) -> Result:
         """Return the events as they were known at a timestamp: one row per event.
 
         Args:
             as_of: the timestamp; None is now. `date` and every other column are as known then.
-            coins: slugs, tickers or names; events that are linked to any of them.
+            coins: slugs, tickers, names or pairs; events that are linked to any of them.
             categories: names; events that have any of them.
-            window: from and to (exclusive) of the event date; either may be None. A bound without a
+            window: from and to of the event date; either may be None. The last day is included; a
+                bound with a time is exclusive. A bound without a
                 zone is compared with the calendar days of events as it stands. An event whose
                 date is a period is included if the period overlaps the window; a deadline is the
                 end of a period that began when the event was first seen.
             status: `scheduled`, `cancelled`, `withdrawn`, several of them, or `all`.
-            min_impact: the least score, 0 to 10. Where the plan shows only a band, the whole band
-                must reach it; an unknown score does not.
+            min_impact: the least score, 0 to 10, or a band such as `High`. Where the plan shows
+                only a band, the whole band must reach it; an unknown score does not.
             basis: `observed` is what was pulled by then; `claimed` also takes what the service says
                 of the time before the first observation, which it may have edited since.
 
@@ -94,24 +103,21 @@ class EventQueries:
         coins: Coins | None = None,
         within: Duration = "14d",
         as_of: TimestampLike | None = None,
-        include_estimated: bool = True,
+        estimated: Estimated = "include",
         categories: Names | None = None,
-        min_impact: float | None = None,
+        min_impact: MinImpact | None = None,
     ) -> Result:
         """Return the events that were still to come, or in progress, at a timestamp.
 
         One row per event that was scheduled, not missing, and not over, and that could begin within
         the time; soonest first. An estimated event is a period or a deadline: its `date_exact` is
-        NULL, and it is included while its period can still begin in time. `categories` and
-        `min_impact` select as in `events`.
+        NULL, and it is included while its period can still begin in time; `estimated` may also be
+        `drop`, or `only`. `categories` and `min_impact` select as in `events`.
 
         Raises: as `events`.
         """
         with self._reader.pinned():
-            if not isinstance(include_estimated, bool):
-                raise InvalidArgument(
-                    f"include_estimated={include_estimated!r}; expected True or False"
-                )
+            check_choice(estimated, "estimated", ("include", "drop", "only"))
             at = read_known_at(self._reader, as_of, "as_of")
             check_observed(self._reader, at, "as_of", as_of)
             values = {
@@ -119,7 +125,7 @@ class EventQueries:
                 "until": at + read_duration(within, "within"),
                 "coins": resolve_slugs(self._reader, coins),
                 "categories": resolve_categories(self._reader, categories),
-                "estimated": include_estimated,
+                "estimated": estimated,
                 **make_impact_values(min_impact),
             }
             return self._reader.result(_SQL["upcoming"], values)
@@ -130,12 +136,14 @@ class EventQueries:
         until: TimestampLike | None = None,
         kinds: Names | None = None,
         coins: Coins | None = None,
-        min_impact: float | None = None,
+        min_impact: MinImpact | None = None,
+        categories: Names | None = None,
     ) -> Result:
         """Return what became known after `since`, until `until`, with old and new values.
 
         One row per version and kind of change, oldest first. `since` may be `today` or `yesterday`.
-        `kinds` are change kinds such as `rescheduled`, `rescored` or `cancelled`.
+        `kinds` are change kinds such as `rescheduled`, `rescored` or `cancelled`. `coins`,
+        `categories` and `min_impact` select as in `events`.
 
         Raises: as `events`.
         """
@@ -154,6 +162,7 @@ class EventQueries:
                 "until": before,
                 "kinds": read_choices(kinds, "kinds", KINDS),
                 "coins": resolve_slugs(self._reader, coins),
+                "categories": resolve_categories(self._reader, categories),
                 **make_impact_values(min_impact),
             }
             return self._reader.result(_SQL["changes"], values)
@@ -207,6 +216,20 @@ class EventQueries:
             }
             return self._reader.result(_SQL["known_before"], values)
 
+    def coverage(self, as_of: TimestampLike | None = None) -> "Coverage":
+        """Return which event dates had been pulled by a timestamp, now by default.
+
+        Raises:
+            InvalidArgument: it is not a timestamp, or still to come.
+        """
+        with self._reader.pinned():
+            at = read_known_at(self._reader, as_of, "as_of")
+            first, last = find_pulls(self._reader, at)
+            # The macro refuses a timestamp before the first pull; no window was covered then.
+            name = "no_coverage" if first is None else "coverage_at"
+            windows = self._reader.result(_SQL[name], {"at": at} if first else {})
+        return Coverage(at, first, last, windows, self._reader.tz)
+
     def date_survival(
         self, as_of: TimestampLike | None = None, days: float | Iterable[float] = (7, 30, 90)
     ) -> Result:
@@ -239,9 +262,9 @@ def read_known_at(reader: Reader, given: TimestampLike | None, name: str) -> dat
     now = reader.now()
     if given is None:
         return now
-    found = read_timestamp(given, name, reader.tz, now=now)
+    found = read_past_time(given, name, reader.tz, now=now)
     if found > now:
-        raise InvalidArgument(
+        raise FutureTime(
             f"{name}={_show(given)} is still to come: the time is {_show(now)}. Nobody knows yet "
             "what will be known then; give a timestamp up to now."
         )
@@ -252,7 +275,7 @@ def check_observed(
     reader: Reader, at: datetime, name: str, given: TimestampLike | None, advice: str = ""
 ) -> None:
     """Check that a pull was made at or before the timestamp of a query."""
-    first = reader.rows(_SQL["first_pull"])[0]["first_at"]
+    first = reader.publication().first_pull_at
     if first is None:
         raise QueryRefused(
             "no pull of events was merged yet, so nothing is known. `almanac run` of the "
@@ -276,7 +299,7 @@ def _show(given: TimestampLike | None) -> str:
 def make_window_values(
     reader: Reader, window: tuple[TimestampLike | None, TimestampLike | None] | None
 ) -> dict[str, datetime | None]:
-    """Return the bounds of a window of event dates, the second exclusive; None means no bound.
+    """Return the bounds of a window of event dates, the last day included; None means no bound.
 
     `lower` and `upper` are for dates that are timestamps; `lower_day` and `upper_day` for those
     that are days and periods, which have no zone.
@@ -289,14 +312,16 @@ def make_window_values(
             bounds = list(window)
     if len(bounds) != 2:
         raise InvalidArgument(f"window={window!r}: expected two timestamps, (from, to)")
-    now = reader.now()
+    (begin, end), now = bounds, reader.now()
+    if end is not None:
+        bounds[1] = include_day(end, "to", reader.tz, now=now)
     lower, upper, lower_day, upper_day = (
-        None if bound is None else read(bound, "window", reader.tz, now=now)
+        None if bound is None else read(bound, name, reader.tz, now=now)
         for read in (read_timestamp, read_calendar_time)
-        for bound in bounds
+        for name, bound in zip(("from", "to"), bounds, strict=True)
     )
     if lower is not None and upper is not None and upper <= lower:
-        raise InvalidArgument(f"window={window!r} is empty: its end is not after its start")
+        raise InvalidArgument(f"to={_show(end)} is not after from={_show(begin)}")
     return {"lower": lower, "upper": upper, "lower_day": lower_day, "upper_day": upper_day}
 
 
@@ -316,10 +341,14 @@ def resolve_categories(reader: Reader, categories: Names | None) -> list[str] | 
 
 
 def read_choices(given: Names | None, name: str, allowed: Sequence[str]) -> list[str] | None:
-    """Return the values of a filter as a list; None and `all` select everything."""
-    if given is None or (isinstance(given, str) and given == "all"):
+    """Return the values of a filter as a list; None and `all` select everything.
+
+    Capitals do not count, and a space is an underscore.
+    """
+    if given is None:
         return None
-    return [check_choice(word, name, allowed) for word in _words(given)]
+    words = [word.strip().lower().replace(" ", "_").replace("-", "_") for word in _words(given)]
+    return None if "all" in words else [check_choice(word, name, allowed) for word in words]
 
 
 def _words(given: Names) -> list[str]:
@@ -334,11 +363,24 @@ def check_choice(given: str, name: str, allowed: Sequence[str]) -> str:
     return given
 
 
-def make_impact_values(min_impact: float | None) -> dict[str, Any]:
-    """Return the values of the filter for impact: a score, and the bands wholly above it."""
-    least = read_number(min_impact, "min_impact")
+def read_min_impact(given: MinImpact | None) -> float | None:
+    """Return the least score: a number, its text, or the lowest score of a band in any case."""
+    score: Any = _LEAST.get(given.strip().lower(), given) if isinstance(given, str) else given
+    try:
+        least = read_number(score, "min_impact")
+    except InvalidArgument:
+        least = -1
     if least is not None and not 0 <= least <= _MOST:
-        raise InvalidArgument(f"min_impact={min_impact!r}; expected a score from 0 to {_MOST}")
+        names = ", ".join(name for _, name in BANDS)
+        raise InvalidArgument(
+            f"min_impact={given!r}; expected a score from 0 to {_MOST}, or {names}"
+        )
+    return least
+
+
+def make_impact_values(min_impact: MinImpact | None) -> dict[str, Any]:
+    """Return the values of the filter for impact: a score, and the bands wholly above it."""
+    least = read_min_impact(min_impact)
     bands = [] if least is None else [name for low, name in BANDS if low >= least]
     return {"min_impact": least, "bands": bands}
 
@@ -351,14 +393,14 @@ class Coverage:
     """The pulls up to a timestamp.
 
     Attributes:
-        at: the timestamp, UTC.
+        as_of: the timestamp, UTC.
         first_pull_at, last_pull_at: the first and the last pull of events by then, UTC; None if
             there was none: then nothing was known.
         windows: the last complete pull of each feed, plan, window and filters, as a Result.
         tz: the zone of the database, of which timestamps without a zone are.
     """
 
-    at: datetime
+    as_of: datetime
     first_pull_at: datetime | None
     last_pull_at: datetime | None
     windows: Result = field(repr=False)
@@ -382,28 +424,22 @@ class Coverage:
             and not row["categories"]
             and (row["lower"] is None or row["lower"] <= wanted)
             and (row["upper"] is None or wanted <= row["upper"])
-            and self.at - row["observed_at"].astimezone(UTC) <= age_max
+            and self.as_of - row["observed_at"].astimezone(UTC) <= age_max
             for row in self.windows.rows()
         )
 
     @property
     def age(self) -> timedelta | None:
         """The time from the last pull of events to the timestamp; None if there was none."""
-        return None if self.last_pull_at is None else self.at - self.last_pull_at
-
-
-def read_coverage(reader: Reader, at: TimestampLike | None) -> Coverage:
-    """Return which event dates had been pulled by a timestamp; None means now."""
-    with reader.pinned():
-        moment = read_known_at(reader, at, "at")
-        first, last = find_pulls(reader, moment)
-        # The macro refuses a timestamp before the first pull; no window was covered then.
-        name = "no_coverage" if first is None else "coverage_at"
-        windows = reader.result(_SQL[name], {"at": moment} if first else {})
-    return Coverage(moment, first, last, windows, reader.tz)
+        return None if self.last_pull_at is None else self.as_of - self.last_pull_at
 
 
 def find_pulls(reader: Reader, at: datetime) -> tuple[datetime | None, datetime | None]:
     """Return the first and the last pull of events by a timestamp; None if there was none."""
     (pulls,) = reader.rows(_SQL["pulls_of_events"], {"at": at})
     return pulls["first_pull_at"], pulls["last_pull_at"]
+
+
+def is_stale(last_pull_at: datetime | None, at: datetime) -> bool:
+    """Whether the last pull was too old at a timestamp, or there was none."""
+    return last_pull_at is None or at - last_pull_at > STALE_AFTER

@@ -69,7 +69,7 @@ class Replay:
     file that it opened: a publication during the iteration changes nothing.
 
     Attributes:
-        start, until: the range; a change at `start` is part of the catalog, not of the changes.
+        since, until: the range; a change at `since` is part of the catalog, not of the changes.
         now: when the last change became known; the start before the first change.
         catalog: the events known now, by id, of every status. It changes with each step; a program
             can't change it.
@@ -78,28 +78,28 @@ class Replay:
     def __init__(
         self,
         reader: Reader,
-        start: TimestampLike,
+        since: TimestampLike,
         until: TimestampLike | None = None,
         *,
         coins: Coins | None = None,
         kinds: Names | None = None,
     ) -> None:
-        if start is None:
-            raise InvalidArgument("start=None: expected a timestamp, such as 2026-03-01")
+        if since is None:
+            raise InvalidArgument("since=None: expected a timestamp, such as 2026-03-01")
         self._reader = reader
-        self.start = read_known_at(reader, start, "start")
-        check_observed(reader, self.start, "start", start)
+        self.since = read_known_at(reader, since, "since")
+        check_observed(reader, self.since, "since", since)
         self.until = read_known_at(reader, until, "until")
-        if self.until < self.start:
-            raise InvalidArgument(f"until={until!r} is before start={start!r}")
+        if self.until < self.since:
+            raise InvalidArgument(f"until={until!r} is before since={since!r}")
         slugs = resolve_slugs(reader, coins)
         self._coins = None if slugs is None else frozenset(slugs)
         chosen = read_choices(kinds, "kinds", KINDS)
         self._kinds = None if chosen is None else frozenset(chosen)
-        self.now = self.start
+        self.now = self.since
         self._known: dict[str, KnownEvent] = {
             row["event_id"]: MappingProxyType(row)
-            for row in reader.rows(_SQL["catalog_at"], {"at": self.start})
+            for row in reader.rows(_SQL["catalog_at"], {"at": self.since})
         }
         self.catalog: Mapping[str, KnownEvent] = MappingProxyType(self._known)
         self._changes = self._read()
@@ -138,7 +138,7 @@ class Replay:
     @cached_property
     def _digest(self) -> ChangeDigest:
         digest = ChangeDigest()
-        values = {"after": self.start, "until": self.until}
+        values = {"after": self.since, "until": self.until}
         for row in self._reader.rows(_SQL["keys_between"], values):
             digest.add(row["event_id"], row["version"], row["known_from"])
         return digest
@@ -146,7 +146,7 @@ class Replay:
     def _read(self) -> Generator[Change, None, None]:
         """Yield every change once it is applied to the catalog."""
         key: dict[str, Any] = {"known_from": None, "event_id": None, "version": None}
-        bounds = {"after": self.start, "until": self.until, "most": _BATCH}
+        bounds = {"after": self.since, "until": self.until, "most": _BATCH}
         while rows := self._reader.rows(_SQL["changes_between"], {**bounds, **key}):
             for row in rows:
                 previous = self._known.get(row["event_id"])
@@ -169,25 +169,25 @@ class Replay:
 
 def replay(
     home: str | Path,
-    start: TimestampLike,
+    since: TimestampLike,
     until: TimestampLike | None = None,
     *,
     coins: Coins | None = None,
     kinds: Names | None = None,
 ) -> Replay:
-    """Return the changes of a home after `start`, until `until`, in order of knowledge.
+    """Return the changes of a home after `since`, until `until`, in order of knowledge.
 
     Args:
         home: the folder with `warehouse.duckdb`, or the file.
-        start: a timestamp. The catalog begins with the events that were known then.
+        since: a timestamp. The catalog begins with the events that were known then.
         until: a timestamp; None is the last pull.
-        coins: slugs, tickers or names: changes of events that are or were linked to any of them.
+        coins: as in `events`: changes of events that are or were linked to any of them.
         kinds: kinds of change, such as `rescheduled`.
 
     Raises:
         WarehouseError: there is no such file, or it can't be opened.
         InvalidArgument: an argument is wrong, or lies in the future.
-        QueryRefused: nothing was observed yet at `start`; the message says when history starts.
+        QueryRefused: nothing was observed yet at `since`; the message says when history starts.
         UnknownName, AmbiguousCoin: a coin does not exist, or is not unique.
     """
-    return Replay(Reader(find_file(home), follow=False), start, until, coins=coins, kinds=kinds)
+    return Replay(Reader(find_file(home), follow=False), since, until, coins=coins, kinds=kinds)

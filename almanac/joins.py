@@ -10,6 +10,7 @@ from almanac.coins import Coin, LabelledCoins, resolve_coins, resolve_slugs
 from almanac.errors import InvalidArgument
 from almanac.events import (
     Coins,
+    MinImpact,
     Names,
     check_choice,
     make_impact_values,
@@ -45,7 +46,7 @@ class Joins:
         prefix: str = "",
         *,
         categories: Names | None = None,
-        min_impact: float | None = None,
+        min_impact: MinImpact | None = None,
         unknown: Unknown = "raise",
         coins: LabelledCoins | None = None,
         unit: TimeUnit | None = None,
@@ -151,7 +152,7 @@ class Joins:
         horizon: Duration = "7d",
         *,
         categories: Names | None = None,
-        min_impact: float | None = None,
+        min_impact: MinImpact | None = None,
         unit: TimeUnit | None = None,
         to: str | Path | None = None,
         progress: Callable[[str], None] | None = None,
@@ -224,7 +225,7 @@ class Joins:
         self,
         before: Duration = "30m",
         after: Duration = "30m",
-        min_impact: float | None = 7.5,
+        min_impact: MinImpact | None = 7.5,
         *,
         as_of: AsOfEach,
         coins: Coins | None = None,
@@ -242,7 +243,7 @@ class Joins:
                 from when it was known until it was known to be cancelled or moved; after now, as
                 known now. A timestamp, or `now` for today's orders, uses the knowledge at that
                 time: in a back-test that is look-ahead for earlier times.
-            coins: slugs, tickers or names; None is every coin.
+            coins: as in `events`; None is every coin.
 
         Returns:
             One row per coin and time, soonest first: `coin`, `starts`, `ends` (exclusive),
@@ -282,7 +283,7 @@ def bar_lag_us(bar: Duration, as_of: AsOf) -> int:
 
 
 def make_filter_values(
-    reader: Reader, categories: Names | None, min_impact: float | None
+    reader: Reader, categories: Names | None, min_impact: MinImpact | None
 ) -> dict[str, Any]:
     """Return the filter values of the statements; refuse a score if no pull has shown any."""
     if min_impact is not None:

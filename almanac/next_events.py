@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 from itertools import chain
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -132,14 +132,6 @@ _OF_EVENT: Final = {
 }
 
 
-class Queries(Protocol):
-    """Runs statements over a published file, as `Reader` does."""
-
-    def query(
-        self, sql: str, values: Mapping[str, Any] = ..., *, frames: Mapping[str, Any] = ...
-    ) -> pa.Table: ...
-
-
 class KnownStates(NamedTuple):
     """The state of each row: the values that stay the same between two steps.
 
@@ -219,7 +211,7 @@ class NextEvents:
 
 
 def find_next_events(
-    reader: Queries,
+    reader: Reader,
     slugs: list[str],
     horizon: timedelta,
     filters: Mapping[str, Any],
@@ -235,7 +227,7 @@ def find_next_events(
     watched = reader.query(
         _SQL["spans_watched"], {**horizon_us, "age_us": WATCHED_AGE // US}, frames=coins
     )
-    first_pull_at = reader.query(_SQL["first_pull"]).column("first_at")[0].as_py()
+    first_pull_at = reader.publication().first_pull_at
     of_all, of_coins = pc.field("code") == NONE, pc.field("code") != NONE
     return NextEvents(
         spans,

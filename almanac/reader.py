@@ -106,6 +106,7 @@ CoinTexts = Literal["any", "slug"]
 """The meaning of coin texts: slugs, tickers or names, or slugs alone."""
 _SQL = NamedStatements("almanac")
 _Rows = TypeVar("_Rows")
+_Made = TypeVar("_Made")
 FILE: Final = "warehouse.duckdb"
 _EVENT_DATES: Final = frozenset(
     (*("date", "date_end", "date_exact", "date_final", "earliest", "latest"), *("lower", "upper"))
@@ -140,10 +141,14 @@ def find_file(home: str | Path) -> Path:
 
 
 class Publication(NamedTuple):
-    """A publication: its identifier, and when it was made, by the machine clock."""
+    """A publication: its identifier, when it was made, by the machine clock, its last pull of any
+    feed, and its first and last pull of events; None if there was none."""
 
     id: str
     published_at: datetime
+    last_pull_at: datetime | None
+    first_pull_at: datetime | None
+    last_events_at: datetime | None
 
 
 class Reader:
@@ -178,6 +183,8 @@ class Reader:
         self._shown_rows: dict[str, _ShownRows] = {}
         """The columns of each statement in the open file. The cache saves planning a statement
         twice."""
+        self._made: dict[str, Any] = {}
+        """Values of the open file, by the names of `once`."""
         self._is_closed = False
         with self.connection():
             pass
@@ -306,6 +313,27 @@ class Reader:
 
         return self._run(fetch, NO_VALUES, own=True)
 
+    def once(self, name: str, make: Callable[[], _Made]) -> _Made:
+        """Return a value that is made once for a publication, such as a small dictionary."""
+        with self.connection():
+            if name not in self._made:
+                self._made[name] = make()
+            found: _Made = self._made[name]
+            return found
+
+    def prepare(self, name: str, sql: str, values: Mapping[str, Any] = NO_VALUES) -> None:
+        """Make a temporary table of a statement of the package, once for a publication.
+
+        Later statements read it by its name, at the price of a plain table. The statements of a
+        user see it, too: where they run, its name begins with "_almanac".
+        """
+        table = f"CREATE OR REPLACE TEMP TABLE {quoted(name)} AS ({sql}\n)"
+
+        def create(connection: duckdb.DuckDBPyConnection) -> None:
+            connection.execute(table, dict(values) or None)
+
+        self.once(name, lambda: self._run(create, NO_VALUES, own=True))
+
     def _run(
         self,
         fetch: Callable[[duckdb.DuckDBPyConnection], _Rows],
@@ -347,14 +375,19 @@ class Reader:
         """
         if self._trust_clock:
             return self.clock()
-        rows = self.rows(_SQL["last_pull"])
-        last = rows[0]["last_pull_at"] if rows else None
+        last = self.publication().last_pull_at
         at = self.clock()
         return at if last is None else max(at, last)
 
     def publication(self) -> Publication:
-        facts = {row["name"]: row["value"] for row in self.rows(_SQL["publication"])}
-        return Publication(facts["publication"], datetime.fromisoformat(facts["published_at"]))
+        """Return the newest publication."""
+
+        def read() -> Publication:
+            (facts,) = self.rows(_SQL["publication"])
+            published_at = datetime.fromisoformat(facts.pop("published_at"))
+            return Publication(published_at=published_at, **facts)
+
+        return self.once("publication", read)
 
     def _advice(self, connection: duckdb.DuckDBPyConnection, message: str) -> str | None:
         """Return advice for a table or file that SQL can't reach; None for other errors."""
@@ -402,6 +435,7 @@ class Reader:
             close_within(self._connection, self._limits.grace_s)
             self._connection, self._mark = None, None
             self._shown_rows.clear()
+            self._made.clear()
 
 
 class _ShownRows(NamedTuple):

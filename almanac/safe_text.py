@@ -32,7 +32,7 @@ def plain(text: str) -> str:
     Control characters, direction marks, line separators and lone surrogates become visible escapes;
     characters without a width are removed.
     """
-    if _ASCII.fullmatch(text):
+    if (text.isascii() and text.isprintable()) or _ASCII.fullmatch(text):
         return text
     return _ACTING.sub(_escaped, _UNSEEN.sub("", text))
 

@@ -61,6 +61,7 @@ US: Final = timedelta(microseconds=1)
 ORIGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST: Final = datetime.min.replace(tzinfo=UTC)
 _LONGEST: Final = timedelta(days=365_000)
+_LATEST: Final = datetime.fromisoformat("9999-12-30")
 _DAYS: Final = {"today": 0, "yesterday": -1, "tomorrow": 1}
 
 
@@ -114,6 +115,18 @@ def read_timestamp(
         raise InvalidArgument(f"{name}={given!r} is not within the years 1 to 9999") from error
 
 
+def read_past_time(given: TimestampLike, name: str, tz: tzinfo = UTC, *, now: datetime) -> datetime:
+    """Return a timestamp. A text may also be an age, such as `24h` or `7d`: so long before now."""
+    if isinstance(given, str):
+        age = given.strip().removeprefix("-").removesuffix(" ago")
+        with suppress(InvalidArgument):
+            return subtract_time(now, read_duration(age, name))
+    try:
+        return read_timestamp(given, name, tz, now=now)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{error}; an age, such as 7d, is read, too") from error
+
+
 def subtract_time(moment: datetime, by: timedelta) -> datetime:
     """Return a timestamp before another in UTC, or the first of the calendar."""
     return moment - by if moment - _FIRST > by else _FIRST
@@ -130,6 +143,23 @@ def read_calendar_time(
     at = read_timestamp(given, name, tz, now=now)
     moment = _read(given, name, tz, now)
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else at
+
+
+def include_day(
+    given: TimestampLike, name: str, tz: tzinfo, *, now: datetime | None = None
+) -> TimestampLike:
+    """Return the exclusive end for a last bound: after a day without a time comes the next day.
+
+    A bound with a time is returned as it is.
+    """
+    plain = to_python_time(given)
+    is_day = isinstance(plain, date) and not isinstance(plain, datetime)
+    is_day |= str(getattr(given, "dtype", "")) == "datetime64[D]"
+    if isinstance(given, str):
+        found = _TEXT.fullmatch(given.strip())
+        is_day = given.strip().lower() in _DAYS or (found is not None and not found["time"])
+    # The last day of the calendar has no next one.
+    return min(_read(given, name, tz, now), _LATEST) + timedelta(days=1) if is_day else given
 
 
 def _read(given: TimestampLike, name: str, tz: tzinfo, now: datetime | None) -> datetime:
@@ -283,8 +313,8 @@ def read_duration(given: Duration, name: str) -> timedelta:
         raise InvalidArgument(f"{name}={given!r} is longer than {_LONGEST.days:,} days")
     if found is None or found < timedelta(0):
         raise InvalidArgument(
-            f"{name}={given!r} is not a duration; expected a timedelta, or text such as '30m', "
-            "'12h', '3d' or '1w 2d'"
+            f"{name}={given!r} is not a duration; expected a length of time such as '30m', '12h', "
+            "'3d' or '1w 2d'"
         )
     return timedelta(days=found.days, seconds=found.seconds, microseconds=found.microseconds)
 
@@ -315,11 +345,11 @@ def _advice(count: str, unit: str) -> str:
         return "milliseconds are not a unit here; write seconds, such as 0.5s"
     if unit == "M":
         return (
-            f"the unit M is a month for pandas and ccxt, and a minute for others; write {count}min "
-            f"for minutes. A month has no fixed length: write days, such as 30d"
+            f"the unit M is a month for some, and a minute for others; write {count}min for "
+            "minutes. A month has no fixed length: write days, such as 30d"
         )
     if unit == "T":
-        return f"the unit T is no longer one of pandas; write {count}min for minutes"
+        return f"the unit T has several meanings; write {count}min for minutes"
     if _MONTHS_AND_YEARS.fullmatch(unit):
         return f"the unit {unit} has no fixed length; write days, such as 30d, 91d or 365d"
     return ""

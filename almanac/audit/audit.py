@@ -18,7 +18,7 @@ from almanac.audit.fields import GROUPS
 from almanac.audit.findings import HELD_BYTES, RowStore
 from almanac.audit.judge import JudgedRows, judge
 from almanac.audit.report import Audit
-from almanac.audit.row_events import SQL, PullTimes, read_pull_times
+from almanac.audit.row_events import SQL, PullTimes
 from almanac.audit.user_rows import Signals, read_signals
 from almanac.coins import resolve_slugs
 from almanac.errors import InvalidArgument
@@ -160,7 +160,9 @@ def audit(
         RowStore(["verdict"], held_bytes) as verdicts,
         reader.pinned(),
     ):
-        pulls = read_pull_times(reader)
+        publication = reader.publication()
+        first, last = publication.first_pull_at, publication.last_events_at
+        pulls = PullTimes(first, last, reader.now())
         rule = None if universe is None else read_universe_rule(reader, universe)
         pairs = DecisionPairs()
         for batch in signals.batches:

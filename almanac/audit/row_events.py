@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 import numpy as np
@@ -161,16 +161,6 @@ class RowEvents:
     unplaced: pa.Table
     versions: pa.Table
     naive: dict[str, int]
-
-
-def read_pull_times(reader: Reader) -> PullTimes:
-    """Return when events were pulled first and last."""
-    (row,) = reader.query(SQL["pulls"]).to_pylist()
-    first, last = (
-        None if at is None else at.astimezone(UTC)
-        for at in (row["first_pull_at"], row["last_pull_at"])
-    )
-    return PullTimes(first, last, reader.now())
 
 
 def find_row_events(

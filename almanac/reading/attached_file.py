@@ -54,7 +54,7 @@ def set_aside_foreign_wal(warehouse: Path) -> Path | None:
     """Rename the `.wal` beside a published file; return its new name, None if there is no `.wal`.
 
     A file that Almanac publishes has no `.wal`, so another program wrote it, to this file or to
-    an earlier one. DuckDB would replay it or refuse the file. The `.wal` is kept; its new name has
+    an earlier one. DuckDB would apply it or refuse the file. The `.wal` is kept; its new name has
     the time when it was last written.
     """
     wal = warehouse.with_name(f"{warehouse.name}.wal")
@@ -208,7 +208,7 @@ def open_published(
         reason = str(error).rstrip("!.")
         raise WarehouseError(
             f"{warehouse} can't be opened: {reason}. If another process writes to it, stop that "
-            "process: a warehouse is read-only. If it is damaged, `almanac replay` rebuilds it."
+            "process: a warehouse is read-only. If it is damaged, `almanac rebuild` makes it again."
         ) from error
     return connection
 

@@ -282,8 +282,8 @@ def _check_values(values: Mapping[str, Any], parameters: set[str]) -> None:
     missing, unused = sorted(parameters - set(values)), sorted(set(values) - parameters)
     if missing:
         raise QueryRefused(
-            f"the parameter ${missing[0]} has no value: --param {missing[0]}=VALUE, in Python "
-            f"db.sql(…, {missing[0]}=VALUE). The statement was not run."
+            f"the parameter ${missing[0]} has no value. On the command line --param "
+            f"{missing[0]}=VALUE gives it one; else write it into the statement. It was not run."
         )
     if unused:
         raise QueryRefused(

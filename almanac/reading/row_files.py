@@ -215,6 +215,11 @@ _TEXTS: Final = ("VARCHAR", "ENUM", "BLOB", "UNION", "VARIANT")
 _TEXT: Final = "VARCHAR"
 
 
+def mark_formula(text: str) -> str:
+    """Return a text of a CSV with a mark in front if a spreadsheet would run it."""
+    return _MARK + text if text.startswith(tuple(_RUN)) else text
+
+
 def escape_formulas(rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
     """Return the same rows, with a mark before each text and column name that would be a formula.
 
@@ -222,7 +227,7 @@ def escape_formulas(rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
     """
     columns = [
         (_cell(number) if str(kind).startswith(_TEXTS) else _column(number)).alias(
-            _MARK + name if name.startswith(tuple(_RUN)) else name
+            mark_formula(name)
         )
         for number, (name, kind) in enumerate(zip(rows.columns, rows.types, strict=True), 1)
     ]

@@ -7,13 +7,10 @@ SELECT slug AS coin, symbol, name, rank
 FROM coins
 ORDER BY rank NULLS LAST, coin
 
--- name: coins_named
--- Grain: one row per text of the frame and coin that it stands for by its slug, symbol or name, else by
--- a ticker of the pair that it may be. A text may say which: `slug:bitcoin`. Coins that are only linked
--- to an event count, too.
--- Parameters: the frame wanted_coins (wanted, text: itself or a ticker of it, is_pair: whether a ticker,
--- for which names do not count); $kind, what a text without a mark is: slug, or empty for any.
--- Run twice: the same rows.
+-- name: coin_labels
+-- Grain: one row per coin and label: its slug, symbol and name, as texts are compared. Coins that are
+-- only linked to an event count, too.
+-- Parameters: none. Run twice: the same rows.
 WITH known AS (
     SELECT slug AS coin, symbol, name, rank FROM coins
     UNION ALL
@@ -21,31 +18,34 @@ WITH known AS (
     FROM event_coins
     WHERE coin NOT IN (SELECT slug FROM coins)
     GROUP BY coin
-),
-labels AS (
-    SELECT coin, 'slug' AS kind, _almanac.coin_text(coin) AS label FROM known
-    UNION ALL
-    SELECT coin, 'symbol', _almanac.coin_text(symbol) FROM known
-    UNION ALL
-    SELECT coin, 'name', _almanac.coin_text(name) FROM known
-),
-asked AS (
-    SELECT
-        wanted, is_pair,
-        coalesce(nullif(_almanac.coin_kind(text), ''), $kind) AS kind,
-        _almanac.coin_label(text) AS label
-    FROM wanted_coins
 )
-SELECT
-    a.wanted, a.is_pair, k.coin, k.symbol, k.name, k.rank,
-    arg_min(l.kind, list_position(['slug', 'symbol', 'name'], l.kind)) AS matched_by
-FROM asked AS a
-JOIN labels AS l ON l.label = a.label AND a.kind IN ('', l.kind)
-JOIN known AS k ON k.coin = l.coin
+SELECT * REPLACE (_almanac.coin_text(label) AS label)
+FROM (
+    SELECT *, unnest(['slug', 'symbol', 'name']) AS kind, unnest([coin, symbol, name]) AS label
+    FROM known
+)
+
+-- name: coins_named
+-- Grain: one row per text and label of a coin that it stands for: its slug, symbol or name, or a ticker
+-- of the pair that it may be; the best first. A text may say which: `slug:bitcoin`.
+-- Parameters: three lists of equal length: $wanted, $texts (itself or a ticker of it), $is_pair
+-- (whether a ticker, for which names do not count); $kind, what a text without a mark is: slug, or
+-- empty for any; the prepared table _almanac_coin_labels. Run twice: the same rows.
+SELECT a.wanted, a.is_pair, l.coin, l.symbol, l.name, l.rank
+FROM (
+    SELECT
+        wanted, is_pair, _almanac.coin_label(text) AS label,
+        coalesce(nullif(_almanac.coin_kind(text), ''), $kind) AS kind
+    FROM (
+        SELECT
+            unnest($wanted::VARCHAR[]) AS wanted, unnest($texts::VARCHAR[]) AS text,
+            unnest($is_pair::BOOLEAN[]) AS is_pair
+    )
+) AS a
+JOIN _almanac_coin_labels AS l ON l.label = a.label AND a.kind IN ('', l.kind)
 WHERE a.label <> '' AND NOT (a.is_pair AND l.kind = 'name')
-GROUP BY a.wanted, a.is_pair, k.coin, k.symbol, k.name, k.rank
-QUALIFY a.is_pair = min(a.is_pair) OVER (PARTITION BY a.wanted)
-ORDER BY a.wanted, list_position(['slug', 'symbol', 'name'], matched_by), k.rank NULLS LAST, k.coin
+ORDER BY
+    a.is_pair, list_position(['slug', 'symbol', 'name'], l.kind), l.rank NULLS LAST, l.coin
 
 -- name: coverage_at
 -- Grain: one row per feed, plan, window and filters: its last complete pull at or before $at.

@@ -4,20 +4,17 @@
 --     changes      ─▶ changes         event_versions ─▶ history, first_release, vintage_dates
 --     events ─▶ (date less a time) ─▶ event_versions, event_claims ─▶ known_before
 
--- name: last_pull
--- Grain: one row, the instant of the last merged pull; NULL if there was none.
--- Parameters: none. Run twice: the same row.
-SELECT max(observed_at) AS last_pull_at FROM batches WHERE status = 'merged'
-
--- name: first_pull
--- Grain: one row, the instant of the first pull of events; NULL if there was none.
--- Parameters: none. Run twice: the same row.
-SELECT first_at FROM _almanac.first_look
-
 -- name: publication
--- Grain: one row per fact of the publication: its identifier, and the instant when it was made, as
--- text. Parameters: none. Run twice: the same rows.
-SELECT name, value FROM _almanac.facts WHERE name IN ('publication', 'published_at')
+-- Grain: one row: the identifier of the publication, the instant when it was made, as text, and the
+-- instants of its last merged pull, and of the first and last pull of events; NULL if there was none.
+-- Parameters: none. Run twice: the same row.
+SELECT
+    any_value(value) FILTER (name = 'publication') AS id,
+    any_value(value) FILTER (name = 'published_at') AS published_at,
+    (SELECT max(observed_at) FROM batches WHERE status = 'merged') AS last_pull_at,
+    (SELECT first_at FROM _almanac.first_look) AS first_pull_at,
+    (SELECT last_at FROM _almanac.first_look) AS last_events_at
+FROM _almanac.facts
 
 -- name: published_names
 -- Grain: one row per table or view of the publication with the name $name, in any case.
@@ -51,7 +48,7 @@ ORDER BY earliest NULLS LAST, latest, event_id
 -- name: upcoming
 -- Grain: one row per event that was scheduled, not missing, and not over at $at, and that may begin
 -- before $until, as it was known then.
--- Parameters: $at, $until; $estimated, whether to include events whose date is not exact; $coins,
+-- Parameters: $at, $until; $estimated: include, drop or only events without an exact date; $coins,
 -- $categories, $min_impact, $bands as in events. Run twice: the same rows.
 SELECT *
 FROM upcoming_as_of($at::TIMESTAMPTZ)
@@ -59,19 +56,22 @@ WHERE ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
     AND {shared has_category}
     AND {shared has_impact}
     AND coalesce(earliest, $at::TIMESTAMPTZ) < $until::TIMESTAMPTZ
-    AND ($estimated OR date_precision IN ('instant', 'day'))
+    AND ($estimated = 'include' OR ($estimated = 'drop') = (date_precision IN ('instant', 'day')))
 ORDER BY earliest NULLS LAST, latest, event_id
 
 -- name: changes
 -- Grain: one row per observed version that became known after $since, until $until, and kind of
 -- change.
--- Parameters: $since, $until; $kinds, $coins, lists or NULL; $min_impact, $bands as in events.
+-- Parameters: $since, $until; $kinds, $coins, $categories, lists or NULL; $min_impact, $bands as in
+-- events.
 -- Run twice: the same rows.
-SELECT *
+SELECT * EXCLUDE (categories)
 FROM changes_since($since::TIMESTAMPTZ)
+JOIN (SELECT event_id, version, categories FROM event_versions) USING (event_id, version)
 WHERE known_from <= $until::TIMESTAMPTZ
     AND ($kinds::VARCHAR[] IS NULL OR list_contains($kinds::VARCHAR[], kind))
     AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
+    AND {shared has_category}
     AND {shared has_impact}
 ORDER BY known_from, event_id, version, kind
 

@@ -16,6 +16,7 @@ from almanac.events import (
     BANDS,
     Basis,
     Coins,
+    MinImpact,
     Names,
     check_choice,
     make_impact_values,
@@ -186,7 +187,7 @@ class StudyRequest:
 
     coins: Coins | None
     categories: Names | None
-    min_impact: float | None
+    min_impact: MinImpact | None
     lead: Duration
     window: tuple[Bound, Bound]
     estimation: Bound | None

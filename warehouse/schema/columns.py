@@ -158,7 +158,7 @@ DATING: Final = (
         "second, for day and deadline the next midnight, for a period its end; NULL without a "
         "date.",
     ),
-    text("displayed_date_full", "The displayed date with its year."),
+    text("displayed_date_full", "The displayed date with its year, or made of the date."),
 )
 """The known time of an event; it follows from the content."""
 DATE_PRECISION, EARLIEST, LATEST, DISPLAYED_DATE_FULL = DATING

@@ -6,14 +6,6 @@
 -- A use is a row of the caller with the event that it names, or with one of the events that its coin
 -- and date may name. A use with a verdict is not judged any further.
 
--- name: pulls
--- Grain: one row: the first and the last pull of events, and the current time or the last pull if
--- that is later; NULL if nothing was pulled.
--- Parameters: none. Run twice: the same row.
-SELECT min(observed_at) AS first_pull_at, max(observed_at) AS last_pull_at
-FROM batches
-WHERE status = 'merged' AND feed IN ('export', 'events', 'event', 'deliveries')
-
 -- name: rows
 -- Grain: one row per row of `given` (index, row, event_id, coin, broken: why the row can't be read,
 -- is_unused: it used no event, and its decision as read).

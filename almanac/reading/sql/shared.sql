@@ -16,6 +16,18 @@
     OR (impact IS NULL AND list_contains($bands::VARCHAR[], impact_band))
 )
 
+-- name: shared_impact_step
+-- The band of impact of a row `v`, 1 (Low) to 4 (Critical); NULL without a score.
+coalesce(
+    CASE
+        WHEN v.impact >= 7.5 THEN 4
+        WHEN v.impact >= 5 THEN 3
+        WHEN v.impact >= 2.5 THEN 2
+        WHEN v.impact IS NOT NULL THEN 1
+    END,
+    list_position(['Low', 'Mid', 'High', 'Critical'], v.impact_band)
+)
+
 -- name: shared_in_period
 -- Whether a version was published after the place $after, until $through; where $after is NULL,
 -- whether it became known after $since, until $until.
@@ -72,22 +84,3 @@ FROM (
     UNION ALL
     SELECT DISTINCT event_id, -9223372036854775807, NULL FROM event_absences
 )
-
--- name: shared_recent_marks
--- Grain: one row per event of $event_ids that was created, or whose date changed, after $since and at
--- or before $at: its last such version.
-SELECT
-    event_id,
-    arg_max(known_from, version) FILTER (WHERE is_move) AS moved_at,
-    arg_max(old_date, version) FILTER (WHERE is_move) AS moved_from,
-    max(known_from) FILTER (WHERE list_contains(change_kinds, 'created')) AS created_at
-FROM (
-    SELECT
-        event_id, version, known_from, change_kinds,
-        list_has_any(change_kinds, ['rescheduled', 'made_exact', 'made_estimated']) AS is_move,
-        lag(displayed_date_full) OVER (PARTITION BY event_id ORDER BY version) AS old_date
-    FROM event_versions
-    WHERE event_id IN (SELECT unnest($event_ids::VARCHAR[])) AND known_from <= $at::TIMESTAMPTZ
-)
-WHERE known_from > $since::TIMESTAMPTZ
-GROUP BY event_id

@@ -72,10 +72,21 @@ CREATE MACRO _almanac.latest(starts, ends, exactness, first) AS
 
 -- name: macro_displayed_date_full
 -- Grain: a macro of one value, the displayed date with its years: the service shows `08 Oct`. A text
--- that has a year stays.
--- Parameters: shown, the displayed date; starts and ends, the date and its end.
--- Run twice: fails; it is made once in a new file.
-CREATE MACRO _almanac.displayed_date_full(shown, starts, ends) AS CASE
+-- that has a year stays. Without a visible text it is made of the date, as the service writes it.
+-- Parameters: shown, the displayed date; starts and ends, the date and its end; exactness, its
+-- date_precision; first, its earliest. Run twice: fails; it is made once in a new file.
+CREATE MACRO _almanac.displayed_date_full(shown, starts, ends, exactness, first) AS CASE
+    WHEN NOT regexp_matches(coalesce(shown, ''), '[^\s\pZ\pC]') THEN CASE exactness
+        WHEN 'month' THEN strftime(first AT TIME ZONE 'UTC', '%b %Y')
+        WHEN 'quarter' THEN 'Q' || quarter(first AT TIME ZONE 'UTC') || strftime(first AT TIME ZONE 'UTC', ' %Y')
+        WHEN 'year' THEN strftime(first AT TIME ZONE 'UTC', '%Y')
+        WHEN 'deadline' THEN strftime(starts AT TIME ZONE 'UTC', 'By %d %b %Y')
+        ELSE strftime(starts AT TIME ZONE 'UTC', '%d %b %Y') || CASE
+            WHEN (ends AT TIME ZONE 'UTC')::DATE > (starts AT TIME ZONE 'UTC')::DATE
+                THEN strftime(ends AT TIME ZONE 'UTC', ' → %d %b %Y')
+            ELSE ''
+        END
+    END
     WHEN starts IS NULL OR regexp_matches(shown, '(^|\D)\d{4}(\D|$)') THEN shown
     WHEN ends IS NOT NULL AND contains(shown, ' → ')
         THEN replace(shown, ' → ', ' ' || year(starts AT TIME ZONE 'UTC') || ' → ')
