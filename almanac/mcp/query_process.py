@@ -14,7 +14,8 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
@@ -43,29 +44,21 @@ log = logging.getLogger(__name__)
 _START_S: Final = 10.0
 _WAIT_S: Final = 10.0
 _FETCHED: Final = 1_000
+BYTES_MAX: Final = 60_000
+"""The largest JSON size of the rows, since an assistant reads a whole answer into its context."""
+_INTEGER_MAX: Final = 2**53
 _SQL = NamedStatements("almanac.mcp")
-_RUNS_TEXT: Final = frozenset(
+_REFUSED: Final = frozenset(
     {
         *("query", "query_table", "json_execute_serialized_sql"),
         *("arrow_scan", "arrow_scan_dumb", "pandas_scan", "python_arrow_scan"),
-        "python_map_function",
+        *("python_map_function", "duckdb_databases", "pragma_database_list", "duckdb_settings"),
+        *("current_setting", "pg_settings", "duckdb_extensions", "duckdb_temporary_files"),
     }
 )
-"""Functions that run a text as SQL, in which a name can be composed, or read an address in memory,
-which ends the process."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueryRows:
-    """The first rows of a statement, as JSON values, and the number of all.
-
-    `columns` are names and DuckDB types; `snapshot` is the publication, `id` and `published_at`.
-    """
-
-    columns: list[dict[str, str]]
-    rows: list[dict[str, Any]]
-    count: int
-    snapshot: dict[str, str]
+"""Functions that run a text as SQL, in which a name can be composed, read an address in memory,
+which ends the process, or show folders of this machine."""
+_STOPPED: Final = "the query was stopped: "
 
 
 class QueryProcesses:
@@ -77,46 +70,59 @@ class QueryProcesses:
         self._file = file.absolute()
         self._limits = limits
         self._free = threading.BoundedSemaphore(self.running_max)
-        self._lock = threading.Lock()
         self._running: set[subprocess.Popen[bytes]] = set()
-        self._is_closed = False
 
     def close(self) -> None:
-        """Kill the processes that run; later calls are refused."""
-        with self._lock:
-            self._is_closed = True
-            for process in self._running:
-                process.kill()
+        """Kill the processes that run."""
+        for process in tuple(self._running):
+            process.kill()
 
-    def run(self, sql: str, *, rows_max: int, bytes_max: int) -> QueryRows:
-        refuse_composed(sql)
-        order = {
-            "file": str(self._file),
-            "sql": sql,
-            "rows_max": rows_max,
-            "bytes_max": bytes_max,
-            "limits": asdict(self._limits),
-        }
+    def run(self, sql: str, offset: int, limit: int) -> dict[str, Any]:
+        """Return `rows` as `first_rows`, `count`, the number of all, `columns`, names and DuckDB
+        types, and `snapshot`, the publication."""
+        check_text(sql)
+        for name in identifiers_in(sql) & _REFUSED:
+            raise QueryRefused(
+                f"{name} is not permitted here: it runs a text as SQL, reads memory, or shows this "
+                "machine. The statement was not run."
+            )
+        limits = asdict(self._limits)
+        cut = {"offset": offset, "limit": limit}
+        order = json.dumps({"file": str(self._file), "sql": sql, "limits": limits, "cut": cut})
         if not self._free.acquire(timeout=_WAIT_S):
             raise QueryRefused(
                 f"{self.running_max} statements are running, and none ended within {_WAIT_S:g} s. "
                 "This one was not run; try it again."
             )
         try:
-            answer = json.loads(self._run_process(order))
+            answer: dict[str, Any] = json.loads(self._run_process(order.encode()))
         finally:
             self._free.release()
         if "error" in answer:
             raise QueryRefused(answer["error"])
-        return QueryRows(**answer)
+        return answer
 
-    def _run_process(self, order: dict[str, Any]) -> bytes:
-        """Return the output of a process; it ends if this process ends."""
+    def _run_process(self, order: bytes) -> bytes:
+        """Return the output of a process. It ends with this one, which holds its input open."""
         seconds = self._limits.timeout_s + self._limits.grace_s + _START_S
-        reader, writer = os.pipe()
-        try:
-            process = self._start(reader, {**order, "alive": reader})
+        # No variable of the parent: it may hold a key.
+        variables = {
+            "TMPDIR": tempfile.gettempdir(),
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        }
+        command = [sys.executable, "-P", "-X", "utf8", "-m", __name__]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=pipe, env=variables
+        ) as process:
+            self._running.add(process)
+            # Held open here: `communicate` would close it.
+            held, process.stdin = process.stdin, None
+            assert held is not None
             try:
+                with suppress(BrokenPipeError):
+                    held.write(order + b"\n")
+                    held.flush()
                 out, err = process.communicate(timeout=seconds)
             except subprocess.TimeoutExpired as error:
                 raise QueryRefused(
@@ -125,65 +131,26 @@ class QueryProcesses:
                 ) from error
             finally:
                 process.kill()
-                process.wait()
-                with self._lock:
-                    self._running.discard(process)
-        finally:
-            os.close(reader)
-            os.close(writer)
+                self._running.discard(process)
+                with suppress(BrokenPipeError):
+                    held.close()
         if process.returncode == 0:
             return out
         why = err.decode("utf-8", "replace").strip()
-        last = why.splitlines()[-1] if why else ""
-        if not last.startswith(_STOPPED):
-            log.warning("the process of a statement ended with %s: %s", process.returncode, why)
+        last = why.rpartition("\n")[2]
+        if last.startswith(_STOPPED):
+            raise QueryRefused(last)
+        log.warning("the process of a statement ended with %s: %s", process.returncode, why)
         raise QueryRefused(
-            last
-            if last.startswith(_STOPPED)
-            else "the process of the statement ended before it answered: it probably needed more "
-            "memory than it may use. Nothing was changed."
+            "the process of the statement ended before it answered: it probably needed more memory "
+            "than it may use. Nothing was changed."
         )
-
-    def _start(self, alive: int, order: dict[str, Any]) -> subprocess.Popen[bytes]:
-        # No variable of the parent: it may hold a key.
-        variables = {
-            "TMPDIR": tempfile.gettempdir(),
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        }
-        with self._lock, tempfile.TemporaryFile() as given:
-            if self._is_closed:
-                raise QueryRefused("the server is stopping. The statement was not run.")
-            given.write(json.dumps(order).encode("utf-8", "surrogatepass"))
-            given.seek(0)
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-X", "utf8", "-m", __name__],
-                stdin=given,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=variables,
-                pass_fds=(alive,),
-            )
-            self._running.add(process)
-        return process
-
-
-def refuse_composed(sql: str) -> None:
-    """Refuse a statement that runs a text as SQL, or reads an address in memory."""
-    check_text(sql)
-    for name in identifiers_in(sql) & _RUNS_TEXT:
-        raise QueryRefused(
-            f"{name} is not permitted here: it runs a text as SQL, or reads memory. The statement "
-            "was not run."
-        )
-
-
-_STOPPED: Final = "the query was stopped: "
 
 
 def main() -> None:
     """Read an order from standard input, and write the answer to standard output."""
-    order = json.loads(sys.stdin.buffer.read())
-    threading.Thread(target=_end_with_starter, args=(order["alive"],), daemon=True).start()
+    order = json.loads(sys.stdin.buffer.readline())
+    threading.Thread(target=_end_with_starter, daemon=True).start()
     limits = QueryLimits(**order["limits"])
     bound_memory(limits)
     try:
@@ -198,8 +165,8 @@ def main() -> None:
     end_process("", 0)
 
 
-def _end_with_starter(alive: int) -> None:
-    os.read(alive, 1)
+def _end_with_starter() -> None:
+    sys.stdin.buffer.read()
     end_process("", 1)
 
 
@@ -208,13 +175,13 @@ def _answer(order: Mapping[str, Any], limits: QueryLimits) -> dict[str, Any]:
     program = QueryHooks(on_stuck=lambda why: end_process(f"{_STOPPED}{why}\n", 1))
     with connected(Path(order["file"]), limits=limits) as connection:
         facts = dict(connection.execute(_SQL["read_publication"]).fetchall())
-        snapshot = {"id": facts["publication"], "published_at": facts["published_at"]}
+        published_at = facts["published_at"].replace("+00:00", "Z")
+        snapshot = {"id": facts["publication"], "published_at": published_at}
         with explain_query_errors(QueryWatch(connection, limits, program)):
             relation = reading_relation(connection, sql, {})
-            types = [str(kind) for kind in relation.types]
             columns = [
-                {"name": name, "type": kind}
-                for name, kind in zip(relation.columns, types, strict=True)
+                {"name": name, "type": str(kind)}
+                for name, kind in zip(relation.columns, relation.types, strict=True)
             ]
             batches: Iterable[list[Any]]
             if lists_names(sql):
@@ -224,36 +191,34 @@ def _answer(order: Mapping[str, Any], limits: QueryLimits) -> dict[str, Any]:
                 connection.execute(_SQL["read_answer"])
                 batches = iter(lambda: connection.fetchmany(_FETCHED), [])
             names = distinct_names(relation.columns)
-            found = (
-                {name: _plain(value) for name, value in zip(names, row, strict=True)}
-                for batch in batches
-                for row in batch
-            )
-            rows, count = first_rows(found, order["rows_max"], order["bytes_max"])
+            found = (dict(zip(names, row, strict=True)) for batch in batches for row in batch)
+            rows, count = first_rows(found, **order["cut"])
     return {"columns": columns, "rows": rows, "count": count, "snapshot": snapshot}
 
 
 def first_rows(
-    rows: Iterable[Mapping[str, Any]], rows_max: int, bytes_max: int
+    rows: Iterable[Mapping[str, Any]], offset: int, limit: int
 ) -> tuple[list[dict[str, Any]], int]:
-    """Return the first rows as JSON values, within both limits, and the number of all."""
+    """Return at most `limit` rows as JSON values, of `BYTES_MAX`, and the number of all rows."""
     found: list[dict[str, Any]] = []
     size = count = 0
     for row in rows:
         count += 1
-        if len(found) < rows_max and size <= bytes_max:
-            text = json_text(row)
+        if count > offset and len(found) < limit and size <= BYTES_MAX:
+            text = json_text(_plain(row))
             size += len(text.encode())
-            if size <= bytes_max:
+            if size <= BYTES_MAX:
                 found.append(json.loads(text))
     return found, count
 
 
 def _plain(value: Any) -> Any:
-    """Return a value that JSON has: no NaN, no infinity, and only texts as keys.
+    """Return a value that every JSON reader has: no NaN, no infinity, and only texts as keys.
 
-    A decimal that a float does not hold is a text.
+    A decimal that a float does not hold is a text, and so is an integer above 2^53.
     """
+    if isinstance(value, int):
+        return value if abs(value) <= _INTEGER_MAX else str(value)
     if isinstance(value, Decimal):
         number = float(value)
         return number if Decimal(repr(number)) == value else str(value)

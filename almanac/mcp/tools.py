@@ -1,230 +1,290 @@
-"""The tools of an assistant, as they are described to it: texts and JSON schemas."""
+"""The tools of an assistant: their arguments, as models, with descriptions, and their answers."""
 
-from dataclasses import dataclass
-from typing import Any, Final
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import datetime
+from typing import Annotated, Any, Final, get_origin
 
-from almanac.events import KINDS, STATUSES
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-Schema = dict[str, Any]
+from almanac.coins import Coin, find_coins, find_similar
+from almanac.database import Database
+from almanac.errors import AmbiguousCoin, InvalidArgument, UnknownName
+from almanac.events import Estimated, check_observed, read_known_at
+from almanac.reader import Reader
+from almanac.reading.named_sql import NamedStatements
+from almanac.results import Result
+from almanac.safe_text import cut_line, json_text
+
 LIMIT: Final = 50
 LIMIT_MAX: Final = 1_000
-BYTES_MAX: Final = 60_000
-"""The largest JSON size of the rows, since an assistant reads a whole answer into its context."""
+_CANDIDATES_MAX: Final = 15
+_SQL = NamedStatements("almanac.mcp")
+_WRONG: Final = {"missing": "it is needed", "extra_forbidden": "there is no such argument"}
+_LONG: Final = (
+    *("slug", "description", "displayed_date", "date_end", "date_type", "impact_summary", "extra"),
+    *("snapshot_url", "last_verified_at", "created_at", "updated_at", "last_pull_at"),
+)
+"""Columns of events that history_of alone shows."""
+_TIME: Final = "ISO 8601 (a date is its first moment, UTC), yesterday, or an age such as 24h or 7d."
+AsOf = Annotated[
+    str, Field(description=f"Time of knowledge: nothing learned later is used. {_TIME}")
+]
 
 
-@dataclass(frozen=True, slots=True)
-class ToolSpec:
-    """A tool: its description and the schema of its arguments."""
+def _is_empty(value: Any) -> bool:
+    text = value.strip().lower() if isinstance(value, str) else value
+    return text is None or text in ("", "null", [], {})
 
-    name: str
-    title: str
-    description: str
-    properties: Schema
-    required: tuple[str, ...] = ()
 
-    @property
-    def input_schema(self) -> Schema:
+def _read_list(value: Any) -> list[Any]:
+    """Return a list; a text is its parts between commas, also with brackets and quotes."""
+    if isinstance(value, str):
+        value = [part.strip(" \"'") for part in value.strip().strip("[]").split(",")]
+    return [each for each in (value if isinstance(value, list) else [value]) if not _is_empty(each)]
+
+
+def _read_single(value: Any) -> Any:
+    """Return a value without a list around it; a truth value is a word."""
+    if isinstance(value, list) and len(value) == 1:
+        (value,) = value
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _read_estimated(value: Any) -> Any:
+    word = value.lower() if isinstance(value, str) else value
+    return {"true": "include", "false": "drop"}.get(word, word)
+
+
+class Tool(BaseModel):
+    """The arguments of a tool, read as assistants write them; an empty one is not given."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        str_strip_whitespace=True,
+        coerce_numbers_to_str=True,
+        use_attribute_docstrings=True,
+    )
+    limit: Annotated[int, Field(ge=1, le=LIMIT_MAX)] = LIMIT
+    """Most rows."""
+    offset: Annotated[int, Field(ge=0)] = 0
+    """next_offset of the last answer."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_forms(cls, given: dict[str, Any]) -> dict[str, Any]:
+        lists = {n for n, f in cls.model_fields.items() if get_origin(f.annotation) is list}
         return {
-            "type": "object",
-            "properties": self.properties,
-            "required": list(self.required),
-            "additionalProperties": False,
+            name: (_read_list if name in lists else _read_single)(value)
+            for name, value in given.items()
+            if not _is_empty(value)
         }
 
+    @classmethod
+    def describe(cls) -> tuple[str, dict[str, Any]]:
+        """Return the description, and the JSON schema of the arguments without titles."""
+        schema = cls.model_json_schema()
+        for declared in schema["properties"].values():
+            del declared["title"]
+            if declared.get("default") in ("", []):
+                del declared["default"]
+        del schema["title"]
+        return " ".join(schema.pop("description").split()), schema
 
-_INSTANT: Final = (
-    "ISO 8601 with a zone, such as 2026-03-01T12:00:00Z; a date alone is its first moment, UTC"
-)
+    def answer(self, database: Database) -> tuple[datetime, Result]:
+        """Return the time of knowledge, and all rows."""
+        raise NotImplementedError
 
 
-def _text(description: str) -> Schema:
-    return {"type": "string", "description": description}
+class _Filters(Tool):
+    coins: list[str] = []
+    """Tickers, names, slugs or pairs. An ambiguous one is answered with the coins."""
+    categories: list[str] = []
+    """Such as Token Unlock. A wrong name is answered with similar ones."""
+    min_impact: float | str = ""
+    """0 to 10, or Low, Mid, High, Critical. Events of unknown impact are left out."""
+
+    def filters(self, reader: Reader) -> dict[str, Any]:
+        """Return the filters that are given."""
+        given = self.model_dump(include={"categories", "min_impact"}, exclude_unset=True)
+        return given | ({"coins": _resolve_coins(reader, self.coins)} if self.coins else {})
 
 
-def _texts(description: str, **items: Any) -> Schema:
-    return {"type": "array", "items": {"type": "string", **items}, "description": description}
+class Upcoming(_Filters):
+    """Events to come or in progress, soonest first: which token unlocks are next week? Exact dates
+    first. Show displayed_date_full to people: date_exact is null for an estimated event, whose date
+    is a period from earliest to latest (exclusive)."""
+
+    within: str = "14d"
+    """How far ahead an event may begin: 24h, 7d, 8w."""
+    estimated: Annotated[Estimated, BeforeValidator(_read_estimated)] = "include"
+    """Events without an exact date."""
+    as_of: AsOf = ""
+
+    def answer(self, database: Database) -> tuple[datetime, Result]:
+        moment = _read_observed(database.reader, self.as_of, "as_of")
+        filters = self.filters(database.reader) | {"within": self.within}
+        found = database.upcoming(**filters, estimated=self.estimated, as_of=moment)
+        return moment, _shorten(found)
 
 
-_AS_OF: Final = _text(
-    f"The time of knowledge: nothing learned later is used. {_INSTANT}. Default: now."
-)
-_COINS: Final = _texts(
-    "Slugs, tickers or names of coins. An ambiguous ticker is refused, with the slugs to choose "
-    "from."
-)
-_CATEGORIES: Final = _texts(
-    "Names of categories, such as Token Unlock. A wrong name is refused, with similar ones."
-)
-_MIN_IMPACT: Final[Schema] = {
-    "type": "number",
-    "minimum": 0,
-    "maximum": 10,
-    "description": "The lowest impact, 0 to 10. An event with only a band is included if its whole "
-    "band reaches it; an event of unknown impact is left out.",
+class EventsAsOf(_Filters):
+    """All events, past and to come, as known at a time, without look-ahead: which events of April
+    were known on 1 March? history_of has descriptions. Exact dates first; date_exact and
+    displayed_date_full as in upcoming. Fields in unknown_fields are unknown, not empty."""
+
+    as_of: AsOf = ""
+    from_: Annotated[str, Field(alias="from")] = ""
+    """First day of event dates."""
+    to: str = ""
+    """Last day of event dates, included."""
+    status: list[str] = ["scheduled"]
+    """scheduled, cancelled, withdrawn or all: the status at that time."""
+
+    def answer(self, database: Database) -> tuple[datetime, Result]:
+        moment = _read_observed(database.reader, self.as_of, "as_of")
+        found = database.events(
+            **self.filters(database.reader),
+            as_of=moment,
+            window=(self.from_ or None, self.to or None),
+            status=self.status,
+        )
+        return moment, _shorten(found)
+
+
+class HistoryOf(Tool):
+    """Every version of one event with all fields, oldest first: when did this date move, and when
+    did that become known? Fields in unknown_fields are unknown, not empty."""
+
+    event_id: str
+    """The id, from another tool."""
+    as_of: AsOf = ""
+
+    def answer(self, database: Database) -> tuple[datetime, Result]:
+        moment = read_known_at(database.reader, self.as_of or None, "as_of")
+        values = {"event_id": self.event_id, "at": moment}
+        found = database.reader.result(_SQL["known_history"], values)
+        if not len(found):
+            # In the same words, whether the event became known later or never.
+            shown = json_text(cut_line(self.event_id))
+            raise UnknownName(f"no event with the id {shown} was known at {moment.isoformat()}")
+        return moment, found
+
+
+class WhatChanged(_Filters):
+    """Changes that became known after since, up to until, oldest first, with old and new values:
+    what moved or was cancelled this week? One row per version and kind. as_of of the answer is
+    until."""
+
+    since: Annotated[str, Field(description=_TIME)]
+    until: str = ""
+    """The end, as since. Default: now."""
+    kinds: list[str] = []
+    """created, rescheduled (the date moved), made_exact, made_estimated, rescored (another impact),
+    revised, cancelled, withdrawn, restored, revealed (a field became visible). Default: all."""
+
+    def answer(self, database: Database) -> tuple[datetime, Result]:
+        since = _read_observed(database.reader, self.since, "since")
+        until = read_known_at(database.reader, self.until or None, "until")
+        if until < since:
+            raise InvalidArgument(f"until: {self.until} is before since, {self.since}")
+        filters = self.filters(database.reader)
+        return until, database.changes(since, until, kinds=self.kinds or None, **filters)
+
+
+class CoverageOfDates(Tool):
+    """Which event dates were pulled, and when. Use it before you say that there is no event: for
+    dates without a pull, an absent event says nothing."""
+
+    as_of: AsOf = ""
+
+    def answer(self, database: Database) -> tuple[datetime, Result]:
+        found = database.coverage(self.as_of or None)
+        return found.as_of, found.windows
+
+
+class Query(Tool):
+    """Run one reading DuckDB statement, for questions that no other tool answers, such as counts.
+    Without sql: the tables; with table: its columns and units. Tables show the present; for the
+    past read FROM events_as_of('2026-03-01'). The column date is a day only if date_precision is
+    instant or day: select displayed_date_full. Use ORDER BY to read on with offset."""
+
+    sql: str = ""
+    """Such as SELECT status, count(*) FROM events GROUP BY status"""
+    table: str = ""
+    """A table or view, to describe it."""
+
+    def answer(self, database: Database) -> tuple[datetime, Result]:
+        return database.reader.now(), database.tables(self.table or None)
+
+
+TOOLS: Final[Mapping[str, type[Tool]]] = {
+    "upcoming": Upcoming,
+    "events_as_of": EventsAsOf,
+    "history_of": HistoryOf,
+    "what_changed": WhatChanged,
+    "coverage": CoverageOfDates,
+    "query": Query,
 }
-_PAGE: Final[Schema] = {
-    "limit": {
-        "type": "integer",
-        "minimum": 1,
-        "maximum": LIMIT_MAX,
-        "default": LIMIT,
-        "description": "The most rows of the answer.",
-    },
-    "offset": {
-        "type": "integer",
-        "minimum": 0,
-        "default": 0,
-        "description": "Rows to skip: next_offset of a truncated answer.",
-    },
-}
-_FILTERS: Final[Schema] = {"coins": _COINS, "categories": _CATEGORIES, "min_impact": _MIN_IMPACT}
 
 
-_OF_EVENTS: Final = (
-    "Show displayed_date_full to people. date_exact is null for an estimated event: its date is a "
-    "period between earliest and latest (exclusive), or a deadline at latest, never a day. Times "
-    "are UTC. An impact of null is unknown."
-)
+def read_call(name: str, given: Mapping[str, Any]) -> Tool:
+    """Return a tool with its arguments.
 
-TOOLS: Final = (
-    ToolSpec(
-        "upcoming",
-        "Upcoming events",
-        "Events that are still to come or in progress, as known at a time: scheduled, not missing, "
-        "not over. Use it for: which token unlocks are next week? Sorted by the earliest possible "
-        "start, so estimated events of a long period come first; for a calendar of exact dates set "
-        "include_estimated to false. " + _OF_EVENTS,
-        {
-            **_FILTERS,
-            "within": _text(
-                "How far ahead an event may begin, such as 12h, 7d or 8w. Default: 14d."
-            ),
-            "include_estimated": {
-                "type": "boolean",
-                "default": True,
-                "description": "Whether to include events without an exact date.",
-            },
-            "as_of": _AS_OF,
-            **_PAGE,
-        },
-    ),
-    ToolSpec(
-        "events_as_of",
-        "Events as known at a time",
-        "All events, past and to come, as they were known at a time, without look-ahead. Use it "
-        "for questions such as: which events in April were known on 1 March? history_of has the "
-        "description and all other fields of one event. A field in unknown_fields is unknown, not "
-        "empty. " + _OF_EVENTS,
-        {
-            "as_of": _AS_OF,
-            "from": _text("The first event date, as as_of."),
-            "to": _text("The end of the event dates, exclusive."),
-            "status": {
-                "type": "string",
-                "enum": [*STATUSES, "all"],
-                "default": "scheduled",
-                "description": "The status at that time.",
-            },
-            **_FILTERS,
-            **_PAGE,
-        },
-    ),
-    ToolSpec(
-        "history_of",
-        "History of an event",
-        "Every version of one event with all of its fields, oldest first. Use it for: when did "
-        "this date move, and when did that become known? A field in unknown_fields is unknown, not "
-        "empty. " + _OF_EVENTS,
-        {"event_id": _text("The identifier, from another tool."), "as_of": _AS_OF, **_PAGE},
-        ("event_id",),
-    ),
-    ToolSpec(
-        "what_changed",
-        "Changes in a period",
-        "Changes that became known after `since` and up to `until`: one row per version and "
-        "kind, oldest "
-        "first, with old and new values (for revised and revealed, names of fields). Use it for: "
-        "which events moved or were cancelled since Monday? A moved date has the kind "
-        "rescheduled. The answer's as_of equals `until`.",
-        {
-            "since": _text(f"{_INSTANT}; also today or yesterday."),
-            "until": _text("The end, as since. Default: now."),
-            "kinds": _texts(
-                "Kinds of change. Default: all. made_exact: an estimate became a date. rescored: "
-                "another impact. revealed: a field became visible.",
-                enum=list(KINDS),
-            ),
-            "coins": _COINS,
-            "min_impact": _MIN_IMPACT,
-            **_PAGE,
-        },
-        ("since",),
-    ),
-    ToolSpec(
-        "coverage",
-        "Coverage of the data",
-        "Which event dates had been pulled, and how old the pulls are. Use it before you say that "
-        "there is no event, or how fresh the data is: for dates without a pull, an absent "
-        "event says nothing.",
-        {"as_of": _AS_OF, **_PAGE},
-    ),
-    ToolSpec(
-        "resolve_coin",
-        "Coin of a name or ticker",
-        "The one coin with a slug, ticker or name, as last seen. An ambiguous text is refused, "
-        "with the slugs to choose from.",
-        {"coin": _text("A slug, ticker or name.")},
-        ("coin",),
-    ),
-    ToolSpec(
-        "tables",
-        "Tables for SQL",
-        "The tables, views and macros that query can read, with descriptions; with a name, its "
-        "columns with types and units.",
-        {"name": _text("The name of a table or view."), **_PAGE},
-    ),
-    ToolSpec(
-        "query",
-        "SQL query",
-        "Run one DuckDB statement that reads the warehouse, for questions that the other tools do "
-        "not answer, such as counts. Call tables first. Files, network and settings are refused; "
-        "memory, time and rows are limited. Tables and views show the present: for the past read "
-        "FROM events_as_of('2026-03-01'). Unless date_precision is instant or day, the column date "
-        "is not the day of the event: select displayed_date_full. as_of of the answer is the time "
-        "of the publication. A truncated answer needs a statement with fewer rows or columns, or "
-        "LIMIT and OFFSET.",
-        {
-            "sql": _text(
-                "One statement, such as SELECT status, count(*) FROM events_as_of('2026-03-01') "
-                "GROUP BY status"
-            ),
-            "limit": _PAGE["limit"],
-        },
-        ("sql",),
-    ),
-)
+    Raises:
+        UnknownName, InvalidArgument: there is no such tool, or an argument can't be read.
+    """
+    if name not in TOOLS:
+        raise UnknownName(f"there is no tool {cut_line(name)!r}; the tools are {', '.join(TOOLS)}")
+    try:
+        return TOOLS[name].model_validate(dict(given))
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        what = _WRONG.get(wrong["type"], wrong["msg"])
+        got = cut_line(json.dumps(wrong["input"], ensure_ascii=False), 100)
+        takes = ", ".join(TOOLS[name].describe()[1]["properties"])
+        raise InvalidArgument(
+            f"{wrong['loc'][0]}: {what}; got {got}. {name} takes {takes}."
+        ) from None
 
-_ANSWER: Final[Schema] = {
-    "as_of": _text("The time of knowledge, UTC."),
-    "snapshot": {
-        "type": "object",
-        "description": "The publication that was read, and when it was made, UTC.",
-        "properties": {"id": {"type": "string"}, "published_at": {"type": "string"}},
-        "required": ["id", "published_at"],
-    },
-    "total_rows": {"type": "integer", "description": "All rows of the question."},
-    "truncated": {"type": "boolean", "description": "Whether rows has fewer than total_rows."},
-    "truncated_by": {
-        "type": ["string", "null"],
-        "enum": ["rows", "bytes", "offset", None],
-        "description": "rows: the limit. bytes: the size of an answer. offset: only rows before.",
-    },
-    "next_offset": {
-        "type": ["integer", "null"],
-        "description": "The offset that reads on; null at the end, and for query.",
-    },
-    "note": _text("Which rows these are, and how to get the others."),
-    "rows": {"type": "array", "items": {"type": "object"}},
-}
-OUTPUT_SCHEMA: Final[Schema] = {"type": "object", "properties": _ANSWER, "required": list(_ANSWER)}
-"""The schema of every answer."""
+
+def _shorten(found: Result) -> Result:
+    """Return events without long columns: exact dates first; the sort keeps the order of each."""
+    shown = found[[name for name in found.columns if name not in _LONG]]
+    return Result(shown.arrow().sort_by([("is_estimated", "ascending")]))
+
+
+def _read_observed(reader: Reader, text: str, name: str) -> datetime:
+    """Return a time of knowledge at which something was known."""
+    moment = read_known_at(reader, text or None, name)
+    check_observed(reader, moment, name, moment)
+    return moment
+
+
+def _resolve_coins(reader: Reader, texts: Sequence[str]) -> list[Coin]:
+    """Return the one coin of each text.
+
+    Raises:
+        UnknownName, AmbiguousCoin: the message lists the coins to choose from, with their ranks.
+    """
+    named = find_coins(reader, texts) if texts else {}
+    for text in texts:
+        found = named.get(text, ())
+        if len(found) == 1:
+            continue
+        coins = found or find_similar(reader, text)
+        values = {"coins": [coin.slug for coin in coins], "at": reader.now()}
+        # A replay does not know today's ranks.
+        ranks = {row["coin"]: row["rank"] for row in reader.rows(_SQL["find_ranks"], values)}
+        coins = [replace(coin, rank=ranks.get(coin.slug)) for coin in coins]
+        listed = json_text([asdict(coin) for coin in coins[:_CANDIDATES_MAX]])
+        shown = json_text(cut_line(text, 60))
+        if not found:
+            raise UnknownName(f"no coin has the ticker, name or slug {shown}. Similar: {listed}")
+        raise AmbiguousCoin(
+            f"{shown} stands for {len(coins)} coins; nothing was selected. Call again with the "
+            f"slug of the coin that is meant, such as slug:{coins[0].slug}. They are {listed}",
+            coins,
+        )
+    return [named[text][0] for text in texts]

@@ -5,102 +5,68 @@ since it takes about a second.
 """
 
 import asyncio
-import logging
-from collections.abc import Sequence
+import json
+from contextlib import suppress
+from importlib import import_module
 from typing import Any, Final
 
-from starlette.responses import PlainTextResponse, Response
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
-from almanac.errors import AlmanacError
+from almanac.mcp.toolbox import Toolbox
 from application.web.mirror.mirror import SiteContext
-from catalog.server.app import Background
 
-log = logging.getLogger(__name__)
 MCP_PATH: Final = "/mcp"
-_NO_STREAM: Final = (
-    "This address answers POST requests of the Model Context Protocol. It has no stream and no "
-    "session. docs/serve.md has the configuration of a client.\n"
-)
-_NO_SDK: Final = (
-    "The MCP SDK is not installed on this server: pip install 'crypto-almanac[mcp]', and start it "
-    "again.\n"
-)
-_NO_WAREHOUSE: Final = (
-    "The warehouse can't be read now. The log of the server has the reason; try it again later.\n"
-)
-_FAILED: Final = "MCP failed to start. The log of the server has the reason.\n"
+_VERSION: Final = "mcp-protocol-version"
 
 
 class McpRoute:
-    """The route of MCP. Its background task holds the SDK's session manager."""
+    """The routes of MCP."""
 
     def __init__(self, place: SiteContext) -> None:
-        self._place = place
-        self._wanted = asyncio.Event()
-        self._begun = asyncio.Event()
-        self._manager: Any = None
-        self._refusal = (503, _NO_WAREHOUSE)
-        self.background: Sequence[Background] = (self._run,)
+        self._toolbox = Toolbox(
+            place.warehouse, clock=place.now, trust_clock=True, is_replay=place.is_replay
+        )
+        self._server: Any = None
+
+    def close(self) -> None:
+        self._toolbox.close()
 
     def routes(self) -> list[BaseRoute]:
-        return [Route(MCP_PATH, self)]
+        return [Route(path, self, methods=["POST"]) for path in (MCP_PATH, f"{MCP_PATH}/")]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] != "POST":
-            headers = {"allow": "POST"}
-            refusal: Response = PlainTextResponse(_NO_STREAM, status_code=405, headers=headers)
-            await refusal(scope, receive, send)
-            return
-        if self._manager is None:
-            self._begun.clear()
-            self._wanted.set()
-            await self._begun.wait()
-        if self._manager is None:
-            status, why = self._refusal
-            await PlainTextResponse(why, status_code=status)(scope, receive, send)
-            return
-        await self._manager.handle_request(scope, receive, send)
-
-    async def _run(self) -> None:
-        while True:
-            await self._wanted.wait()
-            try:
-                toolbox, manager = await asyncio.to_thread(self._make_manager)
-                break
-            except ModuleNotFoundError as error:
-                log.error("/mcp can't be served: %s", error)
-                self._refusal = (501, _NO_SDK)
-            except AlmanacError as error:
-                log.error("/mcp can't be served: %s", error)
-                self._refusal = (503, _NO_WAREHOUSE)
-            except Exception:
-                log.exception("/mcp can't be served")
-                self._refusal = (500, _FAILED)
-            # The next request tries again.
-            self._wanted.clear()
-            self._begun.set()
-        try:
-            async with manager.run():
-                self._manager = manager
-                self._begun.set()
-                await asyncio.Event().wait()
-        finally:
-            self._manager = None
-            toolbox.close()
-
-    def _make_manager(self) -> tuple[Any, Any]:
+        if self._server is None:
+            module = await asyncio.to_thread(import_module, "almanac.mcp.server")
+            self._server = module.make_server(self._toolbox.call)
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-        from almanac.mcp.server import make_server
-        from almanac.mcp.toolbox import Toolbox
+        # Without sessions there is nothing to share between requests.
+        manager = StreamableHTTPSessionManager(self._server, json_response=True, stateless=True)
+        async with manager.run():
+            await manager.handle_request(*await _read_handshake(scope, receive), send)
 
-        toolbox = Toolbox(
-            self._place.warehouse,
-            clock=self._place.now,
-            trust_clock=True,
-            is_replay=self._place.is_replay,
-        )
-        server = make_server(toolbox.call)
-        return toolbox, StreamableHTTPSessionManager(server, json_response=True, stateless=True)
+
+async def _read_handshake(scope: Scope, receive: Receive) -> tuple[Scope, Receive]:
+    """Return a request; `initialize` loses the header of a version without a handshake.
+
+    Up to 2025-11-25 the header begins after the handshake. From 2026-07-28 on `initialize` selects
+    an earlier version, whatever the header (Versioning), but the SDK judges by the header alone.
+    """
+    from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+    headers = MutableHeaders(scope=scope)
+    if headers.get(_VERSION) not in MODERN_PROTOCOL_VERSIONS:
+        return scope, receive
+    body = await Request(scope, receive).body()
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Message:
+        return messages.pop() if messages else await receive()
+
+    with suppress(ValueError, RecursionError, AttributeError):
+        if json.loads(body).get("method") == "initialize":
+            del headers[_VERSION]
+    return scope, receive_again

@@ -1,4 +1,4 @@
--- The statement of an assistant, in the process that runs it.
+-- Statements of the tools of an assistant; the first two are of the process that runs its SQL.
 
 -- name: read_answer
 -- Grain: as the relation `answer`, the rows of the statement with timestamps as ISO 8601.
@@ -10,9 +10,20 @@ FROM answer
 -- text. Parameters: none. Run twice: the same rows.
 SELECT name, value FROM _almanac.facts WHERE name IN ('publication', 'published_at')
 
--- name: find_rank
--- Grain: one row, the rank of a coin in the last complete pull by $at; NULL if there is none.
--- Parameters: $coin, a slug; $at. Run twice: the same row.
-SELECT max(rank) AS rank
-FROM _almanac.coins_at($at::TIMESTAMPTZ)
-WHERE coin = $coin
+-- name: find_ranks
+-- Grain: one row per coin of $coins, slugs, that is listed and whose rank was known at $at.
+-- Parameters: $coins, $at. Run twice: the same rows.
+SELECT slug AS coin, rank
+FROM coins
+WHERE list_contains($coins::VARCHAR[], slug)
+    AND missing_since IS NULL
+    AND coalesce(last_seen_at <= $at::TIMESTAMPTZ, true)
+
+-- name: known_history
+-- Grain: one row per version of the event $event_id that was known at $at, oldest first, as it was
+-- known then: its end is NULL if it became known later.
+-- Parameters: $event_id, $at. Run twice: the same rows.
+SELECT * EXCLUDE (published_seq) REPLACE (if(known_to <= $at::TIMESTAMPTZ, known_to, NULL) AS known_to)
+FROM event_versions
+WHERE event_id = $event_id AND known_from <= $at::TIMESTAMPTZ
+ORDER BY version

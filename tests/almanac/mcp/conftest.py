@@ -1,11 +1,13 @@
 """The published file that tests of the tools read."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from almanac.mcp.toolbox import Toolbox
 from tests.almanac.publications import NamedCoin, publish_by_hand
 from tests.warehouse.answers.handmade import Known
 
@@ -65,6 +67,13 @@ def publish(path: Path, until: datetime | None = None) -> Path:
 def mcp_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a published file. It is only for reading."""
     return publish(tmp_path_factory.mktemp("mcp") / "warehouse.duckdb")
+
+
+@pytest.fixture(scope="session")
+def toolbox(mcp_file: Path) -> Iterator[Toolbox]:
+    opened = Toolbox(mcp_file, clock=lambda: NOW)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from almanac.errors import AlmanacError
-from almanac.mcp.query_process import QueryProcesses
+from almanac.mcp.query_process import BYTES_MAX, QueryProcesses
 from almanac.mcp.toolbox import LIMITS, Toolbox
-from almanac.mcp.tools import BYTES_MAX, LIMIT, LIMIT_MAX, TOOLS
+from almanac.mcp.tools import LIMIT, LIMIT_MAX, TOOLS
 from tests.almanac.mcp.conftest import NOW
 from tests.hangs import HANGS_AFTER_S
 from tests.test_cli import ALMANAC, ROOT, environment
@@ -49,7 +49,7 @@ def test_each_example_has_the_answer_of_the_page(mcp_file: Path) -> None:
 
 def test_each_tool_and_limit_is_on_the_page(mcp_file: Path) -> None:
     for tool in TOOLS:
-        assert f"| `{tool.name}` |" in PAGE
+        assert f"| `{tool}` |" in PAGE
     assert f"{LIMIT} by default, {LIMIT_MAX:,} at most" in PAGE
     assert f"{BYTES_MAX // 1_000} kB" in PAGE
     assert f"| {LIMITS.timeout_s:g} s, then" in PAGE

@@ -38,16 +38,16 @@ def call(home: Path, mode: str, *calls: tuple[str, dict[str, Any]]) -> tuple[str
 
 
 def test_a_client_lists_and_calls_each_tool(mcp_file: Path) -> None:
-    calls = [(tool.name, EXAMPLES[tool.name]) for tool in TOOLS]
+    calls = list(EXAMPLES.items())
     calls.append(("upcoming", {"coins": ["SUN"]}))
     version, tools, answers = call(mcp_file.parent, "auto", *calls)
     assert version == MODERN_PROTOCOL_VERSIONS[-1]
-    assert [tool.name for tool in tools] == [tool.name for tool in TOOLS]
+    assert [tool.name for tool in tools] == list(TOOLS)
     for tool in tools:
         hints = tool.annotations
         assert hints.read_only_hint and hints.idempotent_hint
         assert not hints.destructive_hint and not hints.open_world_hint
-        assert tool.title and tool.output_schema["type"] == "object"
+        assert tool.description and tool.input_schema["type"] == "object"
     *found, refused = answers
     for answer in found:
         assert not answer.is_error, answer
@@ -55,6 +55,8 @@ def test_a_client_lists_and_calls_each_tool(mcp_file: Path) -> None:
         assert note.startswith("As of 2")
         assert json.loads(text) == answer.structured_content
     assert refused.is_error and "slug:first-sun" in refused.content[0].text
+    assert [coin["rank"] for coin in refused.structured_content["candidates"]] == [40, 90]
+    assert len(json.dumps([tool.model_dump(mode="json", by_alias=True) for tool in tools])) < 9_000
     shown = repr((tools, answers))
     assert SECRET not in shown and str(mcp_file.parent) not in shown
 
@@ -66,11 +68,13 @@ def test_home_without_a_file_is_the_answer_of_a_call_also_of_an_old_client(tmp_p
     assert "almanac run" in answer.content[0].text and str(tmp_path) not in repr(answer)
 
 
-def test_termination_ends_the_program_and_its_statement(mcp_file: Path) -> None:
+def test_wrong_line_is_refused_and_termination_ends_a_statement(
+    mcp_file: Path,
+) -> None:
     client = {"name": "raw", "version": "1"}
     begin = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": client}
     endless = "WITH RECURSIVE t AS (SELECT 1 n UNION ALL SELECT n + 1 FROM t) SELECT sum(n) FROM t"
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"id": 1, "method": "initialize", "params": begin},
         {"method": "notifications/initialized"},
         {
@@ -80,6 +84,7 @@ def test_termination_ends_the_program_and_its_statement(mcp_file: Path) -> None:
         },
     ]
     lines = [json.dumps({"jsonrpc": "2.0", **message}) for message in messages]
+    lines = ["this is not JSON", '{"id": 7}', *lines]
     with subprocess.Popen(
         [*ALMANAC, "mcp", "--home", str(mcp_file.parent)],
         stdin=subprocess.PIPE,
@@ -91,7 +96,9 @@ def test_termination_ends_the_program_and_its_statement(mcp_file: Path) -> None:
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write("\n".join(lines) + "\n")
         process.stdin.flush()
-        assert json.loads(process.stdout.readline())["id"] == 1
+        answers = [json.loads(process.stdout.readline()) for _ in range(3)]
+        assert [answer["id"] for answer in answers] == [None, None, 1]
+        assert [answer["error"]["code"] for answer in answers[:2]] == [-32700, -32600]
         script = f"until pgrep -P {process.pid}; do sleep 0.05; done"
         children = subprocess.check_output(["bash", "-c", script], timeout=HANGS_AFTER_S).split()
         process.send_signal(signal.SIGTERM)

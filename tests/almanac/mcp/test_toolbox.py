@@ -1,7 +1,7 @@
 """The answers of the tools: what each has, truncation, past times, errors, new publications."""
 
 import json
-from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +9,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from almanac.errors import AlmanacError
+from almanac.mcp.query_process import BYTES_MAX
 from almanac.mcp.toolbox import Toolbox
-from almanac.mcp.tools import BYTES_MAX, OUTPUT_SCHEMA, TOOLS
+from almanac.mcp.tools import TOOLS
 from tests.almanac.mcp.conftest import NOW, at, publish
 
 EXAMPLES: dict[str, dict[str, Any]] = {
@@ -19,28 +20,35 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "history_of": {"event_id": "moved"},
     "what_changed": {"since": "2026-03-01T12:00:00Z"},
     "coverage": {},
-    "resolve_coin": {"coin": "BTC"},
-    "tables": {"name": "events"},
     "query": {"sql": "SELECT event_id, date FROM events ORDER BY ALL"},
 }
 
 
-@pytest.fixture(scope="module")
-def toolbox(mcp_file: Path) -> Iterator[Toolbox]:
-    opened = Toolbox(mcp_file, clock=lambda: NOW)
-    yield opened
-    opened.close()
-
-
-@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
-def test_each_answer_fits_its_schema_and_has_rows(toolbox: Toolbox, tool: Any) -> None:
-    Draft202012Validator.check_schema(tool.input_schema)
-    Draft202012Validator.check_schema(OUTPUT_SCHEMA)
-    answer = toolbox.call(tool.name, EXAMPLES[tool.name])
-    Draft202012Validator(OUTPUT_SCHEMA).validate(answer)
+@pytest.mark.parametrize("name", TOOLS)
+def test_each_answer_has_its_time_its_age_and_rows(toolbox: Toolbox, name: str) -> None:
+    Draft202012Validator.check_schema(TOOLS[name].describe()[1])
+    answer = toolbox.call(name, EXAMPLES[name])
     assert answer["rows"]
     assert json.loads(json.dumps(answer, allow_nan=False)) == answer
     assert set(answer["snapshot"]) == {"id", "published_at"}
+    assert answer["first_pull_at"] == "2026-03-01T06:00:00Z"
+    last = "2026-03-03T06:00:00Z" if answer["as_of"] < "2026-03-04T06" else "2026-03-08T06:00:00Z"
+    assert (answer["last_pull_at"], answer["stale"]) == (last, False)
+
+
+def test_stale_data_is_said_in_a_sentence(mcp_file: Path) -> None:
+    stale = Toolbox(mcp_file, clock=lambda: at(9, 18) + timedelta(seconds=1))
+    fresh = Toolbox(mcp_file, clock=lambda: at(9, 18))
+    for name, given in EXAMPLES.items():
+        answer = stale.call(name, {key: given[key] for key in given if key != "as_of"})
+        assert answer["stale"], name
+        assert "stale: the last pull was at 2026-03-08 06:00 UTC, 1.5 days before" in answer["note"]
+    assert not fresh.call("upcoming", {})["stale"]
+    before = fresh.call("coverage", {"as_of": "2026-02-01"})
+    assert (before["stale"], before["last_pull_at"]) == (True, None)
+    assert "the last pull was none" in before["note"]
+    for toolbox in (stale, fresh):
+        toolbox.close()
 
 
 def test_rows_are_cut_by_number_and_read_on_by_offset(toolbox: Toolbox) -> None:
@@ -70,6 +78,8 @@ def test_rows_are_cut_by_bytes(toolbox: Toolbox) -> None:
     assert (answer["truncated"], answer["truncated_by"]) == (True, "bytes")
     cut = toolbox.call("query", {"sql": "FROM range(5)", "limit": 2})
     assert (len(cut["rows"]), cut["total_rows"], cut["truncated_by"]) == (2, 5, "rows")
+    rest = toolbox.call("query", {"sql": "FROM range(5)", "limit": 2, "offset": cut["next_offset"]})
+    assert [row["range"] for row in (*cut["rows"], *rest["rows"])] == [0, 1, 2, 3]
     whole = toolbox.call("query", {"sql": "FROM range(5)", "limit": 5})
     assert (whole["truncated"], whole["truncated_by"], whole["total_rows"]) == (False, None, 5)
 
@@ -101,39 +111,6 @@ def test_an_estimated_event_has_no_exact_date(toolbox: Toolbox, name: str) -> No
     assert not {"date", "date_end"} & {key for key, value in row.items() if value is not None}
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "expected"),
-    [
-        ("upcoming", {"coins": ["SUN"]}, "slug:first-sun"),
-        ("upcoming", {"coins": ["bitcoinn"]}, "Similar: bitcoin"),
-        ("upcoming", {"categories": ["Unlock"]}, "Similar: Token Unlock"),
-        ("upcoming", {"as_of": "2027-01-01"}, "still to come"),
-        ("upcoming", {"as_of": "2025-01-01"}, "before the first pull"),
-        ("upcoming", {"as_of": "yesterdai"}, "expected ISO 8601"),
-        ("upcoming", {"coins": "BTC"}, "not of type 'array'"),
-        ("upcoming", {"coin": "BTC"}, "takes coins"),
-        ("upcoming", {"limit": 1_001}, "maximum of 1000"),
-        ("history_of", {}, "'event_id' is a required property"),
-        ("history_of", {"event_id": "x' OR 1=1 --"}, "was known at"),
-        ("what_changed", {"since": "2026-03-04", "kinds": ["moved"]}, "rescheduled"),
-        ("what_changed", {"since": "2026-03-04", "until": "2026-03-02"}, "is before since"),
-        ("tables", {"name": "evnts"}, "Similar: events"),
-        ("query", {"sql": "SELECT * FROM evnts"}, "evnts does not exist"),
-        ("query", {"sql": "SELECT 1; SELECT 2"}, "expected one statement"),
-        ("drop", {}, "the tools are upcoming"),
-        ("resolve_coin", {"coin": "x" * 500_000}, "no coin has"),
-    ],
-)
-def test_errors_say_what_to_do(
-    toolbox: Toolbox, mcp_file: Path, name: str, given: dict[str, Any], expected: str
-) -> None:
-    with pytest.raises(AlmanacError) as raised:
-        toolbox.call(name, given)
-    assert expected in str(raised.value)
-    assert str(mcp_file.parent) not in str(raised.value)
-    assert len(str(raised.value)) < 2_000
-
-
 def test_no_pull_yet_is_an_error_that_says_how_to_pull(tmp_path: Path) -> None:
     file = publish(tmp_path / "warehouse.duckdb", until=at(1))
     toolbox = Toolbox(file, clock=lambda: NOW)
@@ -163,8 +140,11 @@ def test_values_that_json_lacks_are_read(toolbox: Toolbox) -> None:
     sql = (
         "SELECT 1 AS a, 2 AS a, 'nan'::DOUBLE AS n, 'infinity'::TIMESTAMP AS i, "
         "MAP {1: 'x'} AS m, TIMESTAMPTZ '2026-03-01 00:00:00+00' AS t, 1.5::DECIMAL(5, 2) AS d, "
-        "INTERVAL 3 DAY AS v, '290000-01-01'::TIMESTAMP AS far"
+        "INTERVAL 3 DAY AS v, '290000-01-01'::TIMESTAMP AS far, 9007199254740993 AS big, "
+        "9007199254740992 AS last, [{'x': -9007199254740993}] AS inner"
     )
     (row,) = toolbox.call("query", {"sql": sql})["rows"]
     assert (row["a"], row["a_1"], row["n"], row["m"]) == (1, 2, None, {"1": "x"})
     assert (row["t"], row["i"], row["d"]) == ("2026-03-01T00:00:00Z", "infinity", 1.5)
+    assert (row["big"], row["last"]) == ("9007199254740993", 9007199254740992)
+    assert row["inner"] == [{"x": "-9007199254740993"}]
