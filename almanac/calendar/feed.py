@@ -7,17 +7,18 @@
 The same knowledge and query give the same bytes. docs/serve.md states the rules.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
-from functools import lru_cache
-from typing import Any, Final, Literal
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal, get_args
 
 from almanac.coins import resolve_slugs
 from almanac.database import Database
 from almanac.errors import InvalidArgument, UnknownName, WarehouseError
 from almanac.events import (
     Coins,
+    Estimated,
+    MinImpact,
     Names,
     check_choice,
     check_observed,
@@ -28,18 +29,17 @@ from almanac.events import (
 )
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
-from almanac.safe_text import make_web_address, plain, plain_line
+from almanac.safe_text import format_number, make_web_address, plain, plain_line
 from almanac.timestamps import TimestampLike, read_timestamp, subtract_time
 
+Cancelled = Literal["show", "drop"]
 LIMIT: Final = 10_000
 LIMIT_MOST: Final = 100_000
 PAST: Final = timedelta(days=30)
 """How far back a feed begins if the query names no start."""
 SUFFIX: Final = "@crypto-almanac"
 """The end of each UID: fixed, so that every machine writes the same."""
-ESTIMATED: Final = ("deadline", "drop")
-CANCELLED: Final = ("show", "drop")
-_REFRESH: Final = "PT1H"
+_REFRESH: Final = b"PT1H"
 _SEQUENCE_FROM: Final = datetime(2017, 1, 1, tzinfo=UTC)
 _TICKERS_MAX: Final = 3
 _OCTETS_MAX: Final = 75
@@ -53,21 +53,24 @@ class FeedQuery:
 
     Attributes:
         coins, categories, min_impact: as in `Database.events`.
-        estimated: `deadline` shows a period or deadline on its last day, `drop` leaves it out.
+        q: a part of the title, in any case.
+        estimated: `include` shows a period or deadline on its last day, `drop` leaves it out,
+            `only` shows no other. None is `include` with `event_ids`, else `drop`.
         cancelled: `show` keeps cancelled and withdrawn events with STATUS:CANCELLED, `drop` leaves
             them out.
         event_ids: these events alone, of any date; None is all.
-        starts, ends: the window of event dates, `ends` exclusive. Without `starts` a feed begins 30
-            days before `as_of`.
+        starts, ends: the window of event dates, as in `Database.events`. Without `starts` a feed
+            begins 30 days before `as_of`.
         as_of: the timestamp; None is now.
         limit: the most events; those farthest in the future are left out.
     """
 
     coins: Coins | None = None
     categories: Names | None = None
-    min_impact: float | None = None
-    estimated: Literal["deadline", "drop"] = "deadline"
-    cancelled: Literal["show", "drop"] = "show"
+    min_impact: MinImpact | None = None
+    q: str | None = None
+    estimated: Estimated | None = None
+    cancelled: Cancelled = "show"
     event_ids: tuple[str, ...] | None = None
     starts: TimestampLike | None = None
     ends: TimestampLike | None = None
@@ -99,66 +102,80 @@ def write_feed(database: Database, query: FeedQuery) -> Feed:
     """
     _require_icalendar()
     reader = database.reader
-    check_choice(query.estimated, "estimated", ESTIMATED)
-    check_choice(query.cancelled, "cancelled", CANCELLED)
-    if not 1 <= query.limit <= LIMIT_MOST:
-        raise InvalidArgument(f"limit={query.limit!r}; expected 1 to {LIMIT_MOST:,}")
     with reader.pinned():
-        at = read_known_at(reader, query.as_of, "as_of")
-        check_observed(reader, at, "as_of", query.as_of)
-        for name, bound in (("from", query.starts), ("to", query.ends)):
-            if bound is not None:
-                read_timestamp(bound, name, reader.tz, now=at)
-        slugs = resolve_slugs(reader, query.coins)
-        values = {
-            "at": at,
-            "coins": slugs,
-            "categories": resolve_categories(reader, query.categories),
-            "event_ids": None if query.event_ids is None else list(query.event_ids),
-            "estimated": query.estimated == "deadline",
-            "cancelled": query.cancelled == "show",
-            "limit": query.limit,
-            **make_window_values(reader, _window(query, at)),
-            **make_impact_values(query.min_impact),
-        }
-        rows = reader.rows(_SQL["calendar_events"], values)
-        named = {slug for row in rows for slug in row["coins"] or ()}.union(slugs or ())
+        values = _read_values(reader, query)
+        known, shown = _SQL["calendar_known"], _SQL["calendar_events"]
+        limited = {**values, "limit": query.limit}
+        rows = reader.rows(f"WITH known AS ({known}\n) {shown}", limited)
+        slugs: list[str] = values["coins"] or []
+        named = {slug for row in rows for slug in row["coins"] or ()}.union(slugs)
         found = reader.rows(_SQL["calendar_coins"], {"slugs": sorted(named)})
-        coins = {row["slug"]: row for row in found}
-        if query.event_ids is not None and not rows:
-            _check_known(database, query.event_ids, at)
+        if not rows:
+            _check_known(database, query, values["at"])
     total = rows[0]["total"] if rows else 0
-    name = _name(query, slugs, coins)
+    tickers = {row["slug"]: row["symbol"].upper() for row in found if row["symbol"]}
+    names = {row["slug"]: row["name"] for row in found}
     for row in rows:
         # The coins of the filter first: the title names only three.
-        row["coins"] = sorted(row["coins"] or (), key=lambda slug: slug not in (slugs or ()))
-    lines = [*_head(name, query, len(rows), total), *_events(rows, coins)]
-    lines.append(b"END:VCALENDAR")
+        row["coins"] = sorted(row["coins"] or (), key=lambda slug: slug not in slugs)
+        row["tickers"] = _list_tickers(row["coins"], tickers)
+        row["coin_names"] = ", ".join(
+            (names.get(slug) or slug) + (f" ({tickers[slug]})" if slug in tickers else "")
+            for slug in row["coins"]
+        )
+    name = _name(query, values, _list_tickers(slugs, tickers))
+    head = _head(name, values["estimated"], query.limit, len(rows), total)
+    lines = [*head, *_events(rows), b"END:VCALENDAR"]
     return Feed(b"\r\n".join(lines) + b"\r\n", len(rows), total)
 
 
-def find_knowledge(reader: Reader, at: datetime) -> tuple[object, ...]:
-    """Return values that differ between two timestamps if the known history differs."""
-    return tuple(reader.rows(_SQL["knowledge"], {"at": at})[0].values())
+def count_events(database: Database, query: FeedQuery) -> int:
+    """Return the number of events of a query, without its limit.
+
+    Raises: as `write_feed`.
+    """
+    reader = database.reader
+    with reader.pinned():
+        counted = f"SELECT count(*) AS total FROM ({_SQL['calendar_known']}\n)"
+        values = _read_values(reader, query)
+        total: int = reader.rows(counted, values)[0]["total"]
+        if not total:
+            _check_known(database, query, values["at"])
+    return total
 
 
-def find_categories(reader: Reader, at: datetime) -> list[str]:
-    """Return the names of the categories that were known at a timestamp."""
-    return [row["category"] for row in reader.rows(_SQL["calendar_categories"], {"at": at})]
+def _read_values(reader: Reader, query: FeedQuery) -> dict[str, Any]:
+    """Return the parameters of `calendar_known`."""
+    estimated = query.estimated or ("drop" if query.event_ids is None else "include")
+    check_choice(estimated, "estimated", get_args(Estimated))
+    check_choice(query.cancelled, "cancelled", get_args(Cancelled))
+    if not 1 <= query.limit <= LIMIT_MOST:
+        raise InvalidArgument(f"limit={query.limit!r}; expected 1 to {LIMIT_MOST:,}")
+    at = read_known_at(reader, query.as_of, "as_of")
+    check_observed(reader, at, "as_of", query.as_of)
+    for name, bound in (("from", query.starts), ("to", query.ends)):
+        if bound is not None:
+            read_timestamp(bound, name, reader.tz, now=at)
+    starts = query.starts
+    if starts is None and query.event_ids is None:
+        starts = default_start(at)
+    return {
+        "at": at,
+        "coins": resolve_slugs(reader, query.coins),
+        "categories": resolve_categories(reader, query.categories),
+        "words": query.q.strip().lower() or None if query.q else None,
+        "event_ids": None if query.event_ids is None else list(query.event_ids),
+        "estimated": estimated,
+        "cancelled": query.cancelled == "show",
+        **make_window_values(reader, (starts, query.ends)),
+        **make_impact_values(query.min_impact),
+    }
 
 
 def default_start(at: datetime) -> datetime:
     """Return the midnight at which a feed begins if its query names no start."""
     first = subtract_time(at.astimezone(UTC), PAST)
     return first.replace(hour=0, minute=0, second=0, microsecond=0)
-
-
-def _window(
-    query: FeedQuery, at: datetime
-) -> tuple[TimestampLike | None, TimestampLike | None] | None:
-    if query.event_ids is not None and query.starts is None and query.ends is None:
-        return None
-    return default_start(at) if query.starts is None else query.starts, query.ends
 
 
 def _require_icalendar() -> None:
@@ -171,57 +188,56 @@ def _require_icalendar() -> None:
         ) from error
 
 
-def _check_known(database: Database, event_ids: tuple[str, ...], at: datetime) -> None:
-    """Raise UnknownName if one of the events was never observed by a timestamp."""
-    for event_id in event_ids:
+def _check_known(database: Database, query: FeedQuery, at: datetime) -> None:
+    """Raise UnknownName if one of the query's events was never observed by a timestamp."""
+    for event_id in query.event_ids or ():
         if database.history(event_id).rows()[0]["known_from"] > at:
             raise UnknownName(f"no event with the id {event_id!r} was known at {at.isoformat()}")
 
 
-def _name(query: FeedQuery, slugs: list[str] | None, coins: Mapping[str, Any]) -> str:
+def _name(query: FeedQuery, values: Mapping[str, Any], tickers: str) -> str:
     """Return the name of the calendar, from its filters."""
-    parts = []
-    if slugs is not None:
-        parts.append(_tickers(slugs, coins))
-    if query.categories is not None:
-        given = query.categories
-        parts.append(given if isinstance(given, str) else ", ".join(map(str, given)))
-    if query.min_impact is not None:
-        parts.append(f"impact {float(query.min_impact):g}+")
-    if query.as_of is not None:
-        parts.append(f"as of {query.as_of}")
-    return plain_line(" · ".join(["Crypto events", *parts]))
+    least, given = values["min_impact"], query.categories
+    parts = (
+        tickers,
+        given if isinstance(given, str) else ", ".join(map(str, given or ())),
+        "" if least is None else f"impact {format_number(least)}+",
+        f"“{query.q.strip()}”" if values["words"] and query.q else "",
+        "" if query.as_of is None else f"as of {query.as_of}",
+    )
+    return plain_line(" · ".join(["Crypto events", *filter(None, parts)]))
 
 
-def _tickers(slugs: list[str], coins: Mapping[str, Any]) -> str:
-    symbols = {slug: row["symbol"] for slug, row in coins.items()}
-    tickers = [(symbols.get(slug) or "").upper() or slug for slug in slugs[:_TICKERS_MAX]]
-    more = len(slugs) - len(tickers)
-    return ", ".join(tickers) + (f" +{more}" if more else "")
+def _list_tickers(slugs: Sequence[str], tickers: Mapping[str, str]) -> str:
+    shown = ", ".join(tickers.get(slug, slug) for slug in slugs[:_TICKERS_MAX])
+    more = len(slugs) - _TICKERS_MAX
+    return f"{shown} +{more}" if more > 0 else shown
 
 
-def _head(name: str, query: FeedQuery, events: int, total: int) -> Iterator[bytes]:
-    notes = ["Dates in [brackets] are not exact: the event is shown on the last possible day."]
+def _head(name: str, estimated: Estimated, limit: int, events: int, total: int) -> Iterator[bytes]:
+    note = "Dates in [brackets] are not exact: the event is shown on the last possible day."
+    if estimated == "drop":
+        note = "Events without an exact date are left out."
+    left_out = (
+        f"Truncated: {events:,} of {total:,} events, the earliest dates. Select fewer events, "
+        f"or raise the limit ({limit:,})."
+    )
     if events < total:
-        left_out = (
-            f"Truncated: {events:,} of {total:,} events, the earliest dates. Select fewer events, "
-            f"or raise the limit ({query.limit:,})."
-        )
-        notes.insert(0, left_out)
+        note = f"{left_out} {note}"
     yield from (
         *(b"BEGIN:VCALENDAR", b"VERSION:2.0", b"PRODID:-//crypto-almanac//Almanac//EN"),
         *(b"CALSCALE:GREGORIAN", b"METHOD:PUBLISH"),
         text_line("NAME", name),
         text_line("X-WR-CALNAME", name),
-        text_line("X-WR-CALDESC", " ".join(notes)),
-        b"REFRESH-INTERVAL;VALUE=DURATION:" + _REFRESH.encode(),
-        b"X-PUBLISHED-TTL:" + _REFRESH.encode(),
+        text_line("X-WR-CALDESC", note),
+        b"REFRESH-INTERVAL;VALUE=DURATION:" + _REFRESH,
+        b"X-PUBLISHED-TTL:" + _REFRESH,
     )
     if events < total:
         yield text_line("X-ALMANAC-TRUNCATED", left_out)
 
 
-def _events(rows: list[dict[str, Any]], coins: Mapping[str, Any]) -> Iterator[bytes]:
+def _events(rows: list[dict[str, Any]]) -> Iterator[bytes]:
     for row in rows:
         changed = _instant(row["changed_at"])
         yield b"BEGIN:VEVENT"
@@ -232,10 +248,11 @@ def _events(rows: list[dict[str, Any]], coins: Mapping[str, Any]) -> Iterator[by
             row["version_from"], row["version"], row["removed"] or ()
         )
         yield from _when(row)
-        yield text_line("SUMMARY", _summary(row, coins))
-        yield text_line("DESCRIPTION", _description(row, coins))
+        yield text_line("SUMMARY", _summary(row))
+        yield text_line("DESCRIPTION", _description(row))
         if row["categories"]:
-            yield _category_line(tuple(row["categories"]))
+            names = (_escaped(plain_line(name)) for name in row["categories"])
+            yield _folded(f"CATEGORIES:{','.join(names)}")
         if (address := make_web_address(row["source_url"])) is not None:
             yield _folded(f"URL:{address}")
         yield _status(row)
@@ -261,8 +278,8 @@ def _seconds(moment: datetime) -> int:
 
 def _when(row: Mapping[str, Any]) -> Iterator[bytes]:
     if row["starts_at"] is None:
-        yield b"DTSTART;VALUE=DATE:" + _day(row["first_day"])
-        yield b"DTEND;VALUE=DATE:" + _day(row["end_day"])
+        yield f"DTSTART;VALUE=DATE:{row['first_day']:%Y%m%d}".encode()
+        yield f"DTEND;VALUE=DATE:{row['end_day']:%Y%m%d}".encode()
         return
     yield b"DTSTART:" + _instant(row["starts_at"])
     if row["ends_at"] is not None:
@@ -276,14 +293,14 @@ def _status(row: Mapping[str, Any]) -> bytes:
     return b"STATUS:CONFIRMED" if is_sure else b"STATUS:TENTATIVE"
 
 
-def _summary(row: Mapping[str, Any], coins: Mapping[str, Any]) -> str:
+def _summary(row: Mapping[str, Any]) -> str:
     period = "" if row["is_exact"] else f"[{row['displayed_date_full']}] "
-    tickers = f"{_tickers(row['coins'], coins)}: " if row["coins"] else ""
+    coins = f"{row['tickers']}: " if row["tickers"] else ""
     title = row["title"] or "Untitled event"
-    return plain_line(f"{_PREFIX.get(row['status'], '')}{period}{tickers}{title}")
+    return plain_line(f"{_PREFIX.get(row['status'], '')}{period}{coins}{title}")
 
 
-def _description(row: Mapping[str, Any], coins: Mapping[str, Any]) -> str:
+def _description(row: Mapping[str, Any]) -> str:
     """Return the description: a line for each fact that is known; a hidden fact says so."""
     lines = []
     if row["status"] != "scheduled":
@@ -293,11 +310,15 @@ def _description(row: Mapping[str, Any], coins: Mapping[str, Any]) -> str:
         lines.append(f"The service stopped listing this event ({_minute(row['missing_since'])}).")
     if not row["is_exact"]:
         lines.append(f"Date: {row['displayed_date_full']}. This is not an exact date.")
-    for label, field, show in _FACTS:
-        if field in (row["unknown_fields"] or ()):
-            lines.append(f"{label}: not shown by the plan")
-        elif row[field] not in (None, "", []):
-            lines.append(f"{label}: {show(row, coins)}")
+    band = f" ({row['impact_band']})" if row["impact_band"] else ""
+    facts = {
+        "coins": row["coin_names"],
+        "categories": ", ".join(row["categories"] or ()),
+        "impact": "" if row["impact"] is None else f"{row['impact']:g} of 10{band}",
+    }
+    for field, fact in facts.items():
+        shown = "not shown by the plan" if field in (row["unknown_fields"] or ()) else fact
+        lines += [f"{field.capitalize()}: {shown}"] if shown else []
     if row["description"]:
         lines += ["", row["description"], ""]
     known = f"First seen {_minute(row['first_seen_at'])}"
@@ -309,48 +330,12 @@ def _description(row: Mapping[str, Any], coins: Mapping[str, Any]) -> str:
     return plain("\n".join(lines).replace("\r\n", "\n").replace("\r", "\n"))
 
 
-def _coin_names(row: Mapping[str, Any], coins: Mapping[str, Any]) -> str:
-    found = [coins.get(slug) or {"symbol": None, "name": slug} for slug in row["coins"]]
-    return ", ".join(
-        f"{coin['name']} ({coin['symbol'].upper()})" if coin["symbol"] else str(coin["name"])
-        for coin in found
-    )
-
-
-def _impact(row: Mapping[str, Any], coins: Mapping[str, Any]) -> str:
-    return f"{row['impact']:g} of 10" + (f" ({row['impact_band']})" if row["impact_band"] else "")
-
-
-_Coins = Mapping[str, Any]
-_Show = Callable[[Mapping[str, Any], _Coins], str]
-_FACTS: Final[tuple[tuple[str, str, _Show], ...]] = (
-    ("Coins", "coins", _coin_names),
-    ("Categories", "categories", lambda row, coins: ", ".join(row["categories"])),
-    ("Impact", "impact", _impact),
-)
-
-
 def _minute(instant: datetime) -> str:
     return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
-@lru_cache(maxsize=20_000)
 def _instant(instant: datetime) -> bytes:
-    from icalendar import vDatetime
-
-    return bytes(vDatetime(instant.astimezone(UTC).replace(microsecond=0)).to_ical())  # type: ignore[no-untyped-call]
-
-
-@lru_cache(maxsize=20_000)
-def _day(day: date) -> bytes:
-    from icalendar import vDate
-
-    return bytes(vDate(day).to_ical())  # type: ignore[no-untyped-call]
-
-
-@lru_cache(maxsize=2_000)
-def _category_line(names: tuple[str, ...]) -> bytes:
-    return _folded("CATEGORIES:" + ",".join(_escaped(plain_line(name)) for name in names))
+    return f"{instant.astimezone(UTC):%Y%m%dT%H%M%SZ}".encode()
 
 
 def text_line(name: str, text: str) -> bytes:

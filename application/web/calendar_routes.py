@@ -14,35 +14,20 @@ from datetime import UTC, datetime
 from email.utils import format_datetime
 from threading import BoundedSemaphore
 from typing import Final
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import parse_qs
 
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Scope
 
-from almanac.calendar.feed import (
-    CANCELLED,
-    ESTIMATED,
-    LIMIT,
-    Feed,
-    FeedQuery,
-    default_start,
-    find_categories,
-    find_knowledge,
-    write_feed,
-)
+from almanac.calendar.feed import LIMIT, Feed, FeedQuery, count_events, default_start, write_feed
+from almanac.coins import Coin
 from almanac.database import Database
-from almanac.errors import (
-    AlmanacError,
-    AmbiguousCoin,
-    InvalidArgument,
-    QueryRefused,
-    UnknownName,
-    WarehouseError,
-)
-from almanac.events import read_known_at
+from almanac.errors import AlmanacError, FutureTime, InvalidArgument, QueryRefused, WarehouseError
+from almanac.events import find_pulls, read_known_at
+from application.web.filters import FILTERS, make_bar, read_filters, split_list
 from application.web.mirror.mirror import SiteContext
 from application.web.pages import Pages, SiteRequest, render
 from catalog.server.accounts import Grant
@@ -52,10 +37,11 @@ from catalog.server.responses import is_not_modified, make_etag
 log = logging.getLogger(__name__)
 FEED_PATH: Final = "/calendar.ics"
 PAGE_PATH: Final = "/calendar"
-_LISTS: Final = ("coins", "categories", "event")
-_SINGLE: Final = ("impact", "estimated", "cancelled", "from", "to", "as_of", "limit", "token")
-_WRONG: Final = (InvalidArgument, UnknownName, AmbiguousCoin)
-_DIGITS_MAX: Final = 9
+_FILTERS: Final = (*FILTERS, "from", "to", "estimated", "cancelled", "event", "limit")
+_ESTIMATES: Final = {"include": "On the last day", "only": "Nothing else", "drop": "Left out"}
+_OF_FEEDS: Final = (*_FILTERS, "as_of", "token")
+_OF_LISTS: Final = ("when", "view", "sort", "page", "kinds", "last", "since", "until")
+"""The parameters of lists of events and of changes that a calendar does not have."""
 _MAKING_WAIT_S: Final = 20.0
 _PURPOSE: Final = b"calendar feed\0"
 
@@ -67,7 +53,7 @@ class CalendarRoutes:
         self, database: Database, place: SiteContext, key_grant: Callable[[Scope], Grant | None]
     ) -> None:
         self._database = database
-        self._pages = Pages(database)
+        self._pages = Pages(database, place.base_path)
         self._place = place
         self._key_grant = key_grant
         self._making = BoundedSemaphore(1)
@@ -77,16 +63,12 @@ class CalendarRoutes:
 
     def find_grant(self, scope: Scope) -> Grant | None:
         """Return the grant of the key whose token is in the address of a feed."""
-        if scope["path"] != FEED_PATH:
-            return None
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
-        if len(given) != 1:
+        if scope["path"] != FEED_PATH or len(given) != 1:
             return None
-        found = None
-        for grant in self._place.keys.usable_grants():
-            if hmac.compare_digest(self._token(grant).encode(), given[0].encode()):
-                found = grant
-        return found
+        grants, token = self._place.keys.usable_grants(), given[0].encode()
+        found = [g for g in grants if hmac.compare_digest(self._token(g).encode(), token)]
+        return found[0] if found else None
 
     def _token(self, grant: Grant) -> str:
         digest = hmac.digest(self._place.secret, _PURPOSE + grant.sha256.encode(), "sha256")
@@ -100,13 +82,11 @@ class CalendarRoutes:
             if is_not_modified(request, headers["etag"], modified):
                 return Response(status_code=304, headers=headers)
             feed = self._make_feed(query)
-        except _WRONG as error:
-            return PlainTextResponse(f"{_explain(error)}\n", status_code=400)
-        except QueryRefused as error:
-            return PlainTextResponse(f"{error}\n", status_code=422)
         except AlmanacError as error:
-            headers = {"retry-after": "10"}
-            return PlainTextResponse(f"{error}\n", status_code=503, headers=headers)
+            status = 400 if isinstance(error, ValueError | LookupError) else 503
+            status = 422 if isinstance(error, QueryRefused | FutureTime) else status
+            headers = {"retry-after": "10"} if status == 503 else {}
+            return PlainTextResponse(f"{error}\n", status, headers)
         if feed.is_truncated:
             counts = f"{feed.events} of {feed.total} events"
             log.warning("a calendar has %s; the others are left out", counts)
@@ -118,14 +98,13 @@ class CalendarRoutes:
     def _head(self, query: FeedQuery) -> tuple[dict[str, str], datetime]:
         """Return the headers of a feed without making it, and the time of its last change.
 
-        It follows from the publication, the knowledge, the day of its start, and the query.
+        It follows from the publication, the pulls by then, the day of its start, and the query.
         """
         reader = self._database.reader
         with reader.pinned():
             at = read_known_at(reader, query.as_of, "as_of")
             publication = reader.publication()
-            known = find_knowledge(reader, at)
-        content = (publication.id, known, default_start(at), query)
+            content = (publication.id, find_pulls(reader, at), default_start(at), query)
         day = at.replace(hour=0, minute=0, second=0, microsecond=0)
         modified = min(reader.clock(), max(publication.published_at, day)).astimezone(UTC)
         modified = modified.replace(microsecond=0)
@@ -147,49 +126,41 @@ class CalendarRoutes:
 
     def get_page(self, request: Request) -> Response:
         """Return the page that builds the address of a feed."""
+        parameters = (*_FILTERS, *_OF_LISTS)
+        show = self._pages.endpoint(lambda page: self._show(page, request), parameters=parameters)
+        return show(request)
 
-        def show(page: SiteRequest) -> str:
-            return self._show(page, request)
-
-        return self._pages.endpoint(show, parameters=(*_LISTS, *_SINGLE))(request)
-
-    def _show(self, page: SiteRequest, request: Request) -> str:
-        given = {name: page.text(name) for name in (*_LISTS, *_SINGLE) if name != "token"}
+    def _show(self, page: SiteRequest, request: Request) -> Response:
+        given = {name: page.text(name) for name in (*_FILTERS, "as_of", *_OF_LISTS)}
         chosen = {name: value for name, value in given.items() if value is not None}
-        found, left_out, problem = 0, 0, None
-        try:
-            query = read_query(QueryParams(chosen))
-            # With the rows of one event, since the page shows only their number.
-            found = write_feed(self._database, replace(query, limit=1)).total
-            left_out = max(0, found - query.limit)
-        except _WRONG as error:
-            problem = _explain(error)
-        address = self._address(request, chosen)
-        return render(
+        dropped = [name for name in _OF_LISTS if chosen.pop(name, None)]
+        filters = read_filters(page)
+        query = read_query(QueryParams(chosen))
+        if filters.coins is not None:
+            coins = [Coin(slug, None, None, None) for slug in filters.coins]
+            query = replace(query, coins=coins)
+        total = count_events(self._database, query)
+        grant = self._key_grant(request.scope) if self._place.needs_key else None
+        if grant is not None:
+            chosen["token"] = self._token(grant)
+        address = f"{request.url.scheme}://{request.url.netloc}{page.link(FEED_PATH, **chosen)}"
+        shown = render(
             "calendar.html",
             page,
             title="Calendar",
             given=given,
-            problem=problem,
-            total=found,
-            left_out=left_out,
+            bar=make_bar(page, filters),
+            estimates=_ESTIMATES,
+            dropped=dropped,
+            total=total,
+            left_out=max(0, total - query.limit),
             address=address,
             webcal=f"webcal:{address.partition(':')[2]}",
-            has_token=self._grant(request) is not None,
+            has_token=grant is not None,
             is_local=is_loopback(request.url.hostname or ""),
-            categories=find_categories(page.reader, page.moment),
         )
-
-    def _grant(self, request: Request) -> Grant | None:
-        return self._key_grant(request.scope) if self._place.needs_key else None
-
-    def _address(self, request: Request, chosen: dict[str, str]) -> str:
-        """Return the address of the feed, with the token of the caller's key off loopback."""
-        parameters = dict(chosen)
-        if (grant := self._grant(request)) is not None:
-            parameters["token"] = self._token(grant)
-        query = f"?{urlencode(parameters)}" if parameters else ""
-        return f"{request.url.scheme}://{request.url.netloc}{FEED_PATH}{query}"
+        # The size of a compressed page that repeats a parameter tells a secret beside it (BREACH).
+        return HTMLResponse(shown, headers={"content-encoding": "identity"} if grant else {})
 
 
 def read_query(parameters: QueryParams) -> FeedQuery:
@@ -198,59 +169,28 @@ def read_query(parameters: QueryParams) -> FeedQuery:
     Raises:
         InvalidArgument: a parameter is unknown, given twice, or can't be read.
     """
-    known = (*_LISTS, *_SINGLE)
-    for name in parameters:
-        if name not in known:
-            raise InvalidArgument(
-                f"there is no parameter {name!r}; the parameters are {', '.join(known)}"
-            )
-    lists = {name: _split(parameters.getlist(name)) for name in _LISTS}
-    single = {name: _only(name, parameters) for name in _SINGLE}
-    estimated, cancelled = single["estimated"] or ESTIMATED[0], single["cancelled"] or CANCELLED[0]
+    given: dict[str, str] = {}
+    for name, text in parameters.multi_items():
+        if name not in _OF_FEEDS:
+            listed = ", ".join(_OF_FEEDS)
+            raise InvalidArgument(f"there is no parameter {name!r}; the parameters are {listed}")
+        if name in given:
+            raise InvalidArgument(f"{name} is given more than once; give it once")
+        if text.strip():
+            given[name] = text.strip()
+    limit, events = given.get("limit", str(LIMIT)), split_list(given.get("event"))
+    if not (limit.isascii() and limit.isdigit() and len(limit) < 10):
+        raise InvalidArgument(f"limit={limit!r}; expected a whole number")
     return FeedQuery(
-        coins=lists["coins"],
-        categories=lists["categories"],
-        event_ids=None if lists["event"] is None else tuple(lists["event"]),
-        min_impact=_number("impact", single["impact"]),
-        estimated=estimated,  # type: ignore[arg-type]  # checked by write_feed
-        cancelled=cancelled,  # type: ignore[arg-type]
-        starts=single["from"],
-        ends=single["to"],
-        as_of=single["as_of"],
-        limit=LIMIT if single["limit"] is None else _whole("limit", single["limit"]),
+        coins=split_list(given.get("coins")),
+        categories=split_list(given.get("categories")),
+        min_impact=given.get("min_impact"),
+        q=given.get("q"),
+        estimated=given.get("estimated"),  # type: ignore[arg-type]  # checked by write_feed
+        cancelled=given.get("cancelled", "show"),  # type: ignore[arg-type]
+        event_ids=None if events is None else tuple(events),
+        starts=given.get("from"),
+        ends=given.get("to"),
+        as_of=given.get("as_of"),
+        limit=int(limit),
     )
-
-
-def _split(given: list[str]) -> list[str] | None:
-    return [part.strip() for text in given for part in text.split(",") if part.strip()] or None
-
-
-def _only(name: str, parameters: QueryParams) -> str | None:
-    given = [text.strip() for text in parameters.getlist(name) if text.strip()]
-    if len(given) > 1:
-        raise InvalidArgument(f"{name} is given {len(given)} times; give it once")
-    return given[0] if given else None
-
-
-def _number(name: str, given: str | None) -> float | None:
-    if given is None:
-        return None
-    try:
-        return float(given)
-    except ValueError:
-        raise InvalidArgument(f"{name}={given!r}; expected a number") from None
-
-
-def _whole(name: str, given: str) -> int:
-    if not (given.isascii() and given.isdigit() and len(given) <= _DIGITS_MAX):
-        raise InvalidArgument(f"{name}={given!r}; expected a whole number")
-    return int(given)
-
-
-def _explain(error: AlmanacError) -> str:
-    """Return the message of an error, with what to write in an address."""
-    if not isinstance(error, AmbiguousCoin) or not error.coins:
-        return str(error)
-    listed = ", ".join(f"slug:{coin.slug} ({coin.name})" for coin in error.coins)
-    first = f"slug:{error.coins[0].slug}"
-    return f"Several coins have the same ticker or name: {listed}. Choose one, such as {first}."

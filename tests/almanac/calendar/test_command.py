@@ -25,6 +25,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     versions = [
         Known(event_id="one", known_from=PULLED, date=NOW, coins=("bitcoin",), impact=8.0),
         Known(event_id="two", known_from=PULLED, date=NOW + DAY, coins=("ether",), impact=2.0),
+        Known(event_id="open", known_from=PULLED, date=NOW + 9 * DAY, is_estimated=True),
     ]
     publish_by_hand(folder / "warehouse.duckdb", versions, pulls=[PULLED], coins=COINS)
     return folder
@@ -57,9 +58,16 @@ def test_file_is_written_and_replaced(
     assert export(home, "--output", str(file)) == 0
     assert uids_in(file) == ["one", "two"]
     assert "2 events in" in capsys.readouterr().out
-    for words in (("--coins", "btc"), ("--min-impact", "5"), ("--to", f"{NOW + DAY:%Y-%m-%d}")):
+    for words, uids in (
+        (("--coins", "BTC/USDT"), ["one"]),
+        (("--min-impact", "5"), ["one"]),
+        (("--to", f"{NOW:%Y-%m-%d}"), ["one"]),
+        (("--to", f"{NOW + DAY:%Y-%m-%d}"), ["one", "two"]),
+        (("--estimated", "only"), ["open"]),
+        (("--estimated", "include"), ["one", "two", "open"]),
+    ):
         assert export(home, "-o", str(file), *words) == 0
-        assert uids_in(file) == ["one"]
+        assert uids_in(file) == uids
     assert list(tmp_path.iterdir()) == [file]
 
 
@@ -76,28 +84,19 @@ def test_truncated_file_is_reported(
     assert uids_in(file) == ["one"]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--coins", "nothing"), "no coin has"),
-        (("--coins", " "), "--coins is empty"),
-        (("--from", "soon"), "from='soon' is not a timestamp"),
-        (("--as-of", "2025-01-01"), "before the first pull"),
-        (("--estimated", "maybe"), "deadline"),
-    ],
-)
 def test_wrong_argument_leaves_the_file_as_it_was(
-    words: tuple[str, ...],
-    message: str,
-    home: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "calendar.ics"
     file.write_text("before")
-    assert export(home, "-o", str(file), *words) in (1, 2)
-    assert message in capsys.readouterr().err
-    assert file.read_text() == "before"
+    for words, message in (
+        (("--coins", " "), "--coins is empty"),
+        (("--from", "soon"), "from='soon' is not a timestamp"),
+        (("--as-of", "2025-01-01"), "before the first pull"),
+    ):
+        assert export(home, "-o", str(file), *words) in (1, 2)
+        assert message in capsys.readouterr().err
+        assert file.read_text() == "before"
     assert export(home, "-o", str(tmp_path / "none" / "calendar.ics")) == 2
     assert "there is no folder" in capsys.readouterr().err
 

@@ -8,7 +8,7 @@ import icalendar
 import pytest
 
 import almanac
-from almanac.calendar.feed import FeedQuery, sequence_number, write_feed
+from almanac.calendar.feed import FeedQuery, count_events, sequence_number, write_feed
 from tests.almanac.publications import NamedCoin, publish_by_hand
 from tests.warehouse.answers.handmade import Absence, Known
 
@@ -77,7 +77,7 @@ def events_of(path: Path, fields: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Return an event for each name, with the fields of a version."""
     known = [Known(event_id=name, known_from=PULLED, **given) for name, given in fields.items()]
     with open_at(path, known) as db:
-        return events_in(write_feed(db, FeedQuery()).content)
+        return events_in(write_feed(db, FeedQuery(estimated="include")).content)
 
 
 def test_exact_dates_keep_their_precision(tmp_path: Path) -> None:
@@ -111,13 +111,31 @@ def test_period_is_shown_on_its_last_day_with_the_period_in_the_title(tmp_path: 
         assert "not an exact date" in event["description"]
 
 
-def test_estimated_events_can_be_left_out(tmp_path: Path) -> None:
+def test_estimated_events_are_left_out_unless_they_are_asked_for(tmp_path: Path) -> None:
     versions = [
         Known(event_id=name, known_from=PULLED, **fields) for name, fields in ESTIMATED.items()
     ]
     with open_at(tmp_path, [*versions, Known(event_id="exact", known_from=PULLED, date=NOW)]) as db:
-        content = write_feed(db, FeedQuery(estimated="drop")).content
-    assert set(events_in(content)) == {"exact"}
+        for query, names in (
+            (FeedQuery(), {"exact"}),
+            (FeedQuery(estimated="drop"), {"exact"}),
+            (FeedQuery(estimated="include"), {"exact", *ESTIMATED}),
+            (FeedQuery(estimated="only"), {*ESTIMATED}),
+            (FeedQuery(event_ids=("year", "exact")), {"exact", "year"}),
+            (FeedQuery(event_ids=("year", "exact"), estimated="drop"), {"exact"}),
+        ):
+            feed = write_feed(db, query)
+            assert (set(events_in(feed.content)), feed.total) == (names, len(names))
+            assert count_events(db, query) == feed.total
+            assert (b"without an exact date are left out" in feed.content) == ("year" not in names)
+
+
+def test_missing_displayed_date_falls_back_to_the_date(tmp_path: Path) -> None:
+    fields = {name: {**given, "displayed_date": None} for name, given in ESTIMATED.items()}
+    events = events_of(tmp_path, fields)
+    titles = {name: str(event["summary"]) for name, event in events.items()}
+    assert titles == {name: title for name, (*_, title) in PERIODS.items()}
+    assert "Date: By 11 Oct 2026. This is not" in events["deadline"]["description"]
 
 
 def test_same_knowledge_gives_the_same_bytes_and_later_knowledge_does_not(tmp_path: Path) -> None:
@@ -186,6 +204,10 @@ def test_feed_begins_30_days_ago_and_has_no_end(tmp_path: Path) -> None:
         assert shown() == {"recent", "today", "far"}
         assert shown(starts="2020-01-01") == set(ages)
         assert shown(ends="2026-03-10") == {"recent", "today"}
+        assert shown(starts="2026-03-06", ends="2026-03-06") == {"today"}
+        assert shown(ends=f"{NOW:%Y-%m-%dT%H:%M:%SZ}") == {"recent"}
+        assert shown(q=" tIt") == {"recent", "today", "far"}
+        assert shown(q="other") == set()
         assert shown(event_ids=("old",)) == {"old"}
         assert shown(event_ids=("undated",)) == set()
         with pytest.raises(almanac.UnknownName, match="nothing"):
@@ -219,9 +241,9 @@ def test_coins_of_the_filter_come_first_and_name_the_calendar(tmp_path: Path) ->
     with open_at(tmp_path, [known]) as db:
         content = write_feed(db, FeedQuery(coins="btc", min_impact=0)).content
         assert not events_in(content)  # its score is unknown
-        content = write_feed(db, FeedQuery(coins="btc")).content
+        content = write_feed(db, FeedQuery(coins="BTC/USDT", q="Title")).content
     assert str(events_in(content)["evt"]["summary"]) == "BTC, aa, bb +2: title"
-    assert str(icalendar.Calendar.from_ical(content)["name"]) == "Crypto events · BTC"
+    assert str(icalendar.Calendar.from_ical(content)["name"]) == "Crypto events · BTC · “Title”"
 
 
 def test_missing_event_is_tentative_until_it_returns(tmp_path: Path) -> None:
