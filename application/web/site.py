@@ -2,13 +2,14 @@
 
 from base64 import b64decode
 from binascii import Error as NotBase64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Final
+from urllib.parse import urlencode
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -18,17 +19,18 @@ from almanac.safe_text import cut_line
 from application.web import changes_page, upcoming_page
 from application.web.calendar_routes import FEED_PATH, CalendarRoutes
 from application.web.changes_page import show_changes
-from application.web.coin_page import show_coin, show_coins
+from application.web.coin_page import COINS_PARAMETERS, show_coin, show_coins, show_search
 from application.web.event_page import show_event
 from application.web.mcp_route import MCP_PATH, McpRoute
 from application.web.mirror.mirror import SiteContext
-from application.web.pages import NAVIGATION, PageProblem, Pages, render_problem
+from application.web.pages import NAVIGATION, PageProblem, Pages, read_static, render_problem
 from application.web.quality_page import HomeWatch, quality_page
 from application.web.upcoming_page import show_upcoming
-from catalog.contract.constants import PATH_LENGTH_MAX, QUERY_LENGTH_MAX
+from catalog.contract.errors import ApiError
+from catalog.contract.parameters import AS_OF_HEADER
 from catalog.server.accounts import Grant
-from catalog.server.app import Background
-from catalog.server.middleware import read_presented_keys
+from catalog.server.middleware import check_sizes, read_presented_keys
+from catalog.server.responses import error_response
 from pipeline.health.facts import Health
 
 _LIMITS: Final = QueryLimits(memory_bytes=1_000_000_000, timeout_s=10.0)
@@ -43,6 +45,7 @@ _HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"private, no-cache"),
+    (b"vary", AS_OF_HEADER.name.encode()),
 )
 
 
@@ -62,20 +65,21 @@ class WebSite:
         )
         self._calendar = CalendarRoutes(self._database, place, self._key_grant)
         self._mcp = McpRoute(place)
-        self.background: Sequence[Background] = self._mcp.background
 
     def close(self) -> None:
+        self._mcp.close()
         self._database.close()
 
     def around(self, app: ASGIApp) -> ASGIApp:
         """Return a layer that answers the paths of the pages, and passes on all others."""
         found = [
-            *page_routes(self._database, self._watch),
+            *page_routes(self._database, self._watch, self._place.base_path),
             *self._calendar.routes(),
             *self._mcp.routes(),
         ]
         routes = [self._guarded(route) for route in found]
-        return Router(routes, default=_BrowserLayer(app), redirect_slashes=False)
+        default = _BrowserLayer(app, self._place.base_path)
+        return Router(routes, default=default, redirect_slashes=False)
 
     def _guarded(self, route: BaseRoute) -> BaseRoute:
         assert isinstance(route, Route)
@@ -89,14 +93,17 @@ class WebSite:
         return self._key_grant(scope) or self._calendar.find_grant(scope)
 
 
-def page_routes(database: Database, watch: HomeWatch | None = None) -> list[BaseRoute]:
+def page_routes(
+    database: Database, watch: HomeWatch | None = None, base_path: str = ""
+) -> list[BaseRoute]:
     """Return the routes of the pages over a database."""
-    pages = Pages(database)
+    pages = Pages(database, base_path)
     return [
         Route("/", pages.endpoint(show_upcoming, parameters=upcoming_page.PARAMETERS)),
         Route("/event/{event_id:path}", pages.endpoint(show_event)),
-        Route("/coins", pages.endpoint(show_coins, parameters=("q", "page"))),
-        Route("/coin/{slug:path}", pages.endpoint(show_coin)),
+        Route("/coins", pages.endpoint(show_coins, parameters=COINS_PARAMETERS)),
+        Route("/coin/{slug:path}", pages.endpoint(show_coin, parameters=("coins",))),
+        Route("/search", pages.endpoint(show_search, parameters=("q", "coins"))),
         Route("/changes", pages.endpoint(show_changes, parameters=changes_page.PARAMETERS)),
         Route("/quality", pages.endpoint(quality_page(watch or HomeWatch(None)), needs_pull=False)),
         Route("/static/{name}", get_static),
@@ -104,12 +111,14 @@ def page_routes(database: Database, watch: HomeWatch | None = None) -> list[Base
 
 
 def get_static(request: Request) -> Response:
-    """Serve a static file of the package: a style sheet or a script."""
+    """Serve a static file of the package; an address with the mark of its content never changes."""
     name = request.path_params["name"]
     if name not in _STATIC:
         return PlainTextResponse("No such file\n", status_code=404)
-    body = files("application.web").joinpath("static", name).read_bytes()
-    return Response(body, media_type=_STATIC[name])
+    body, mark = read_static(name)
+    is_marked = request.query_params.get("v") == mark
+    kept = {"cache-control": "private, max-age=31536000, immutable"} if is_marked else {}
+    return Response(body, media_type=_STATIC[name], headers=kept)
 
 
 @dataclass(eq=False, repr=False)
@@ -122,6 +131,7 @@ class _BrowserLayer:
     """
 
     app: ASGIApp
+    base_path: str
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not _is_for_a_page(scope):
@@ -130,7 +140,8 @@ class _BrowserLayer:
         path = scope["path"].rstrip("/")
         if path != scope["path"] and path in _PAGE_PATHS:
             query = scope["query_string"].decode("latin-1")
-            page: Response = RedirectResponse(path + (f"?{query}" if query else ""), 308)
+            address = self.base_path + path + (f"?{query}" if query else "")
+            page: Response = RedirectResponse(address, 308)
             await page(scope, receive, send)
             return
         is_missing = False
@@ -144,10 +155,10 @@ class _BrowserLayer:
 
         await self.app(scope, receive, send_unless_missing)
         if is_missing:
-            headers = {name.decode(): value.decode() for name, value in _HEADERS}
             reason = f"No page has the address {cut_line(scope['path'], 200)}."
-            problem = render_problem(None, PageProblem("Page not found", reason, 404))
-            page = HTMLResponse(problem, 404, headers)
+            problem = PageProblem("Page not found", reason, 404)
+            page = render_problem(None, problem, self.base_path)
+            page.headers.update({name.decode(): value.decode() for name, value in _HEADERS})
             await page(scope, receive, send)
 
 
@@ -180,50 +191,39 @@ class _KeyLayer:
                 message["headers"] = [*message["headers"], *more]
             await send(message)
 
-        refusal = _refusal_of_size(scope)
-        if refusal is None and self.needs_key:
-            refusal = self._refusal(scope)
+        try:
+            check_sizes(scope)
+        except ApiError as error:
+            await error_response(error, scope)(scope, receive, send_with_headers)
+            return
+        # The header of the interface means the parameter, so both at once are refused.
+        times = Headers(scope=scope).getlist(AS_OF_HEADER.name)
+        asked = (urlencode({"as_of": time}).encode() for time in times)
+        scope["query_string"] = b"&".join((scope["query_string"], *asked))
+        refusal = self._refusal(scope) if self.needs_key else None
         await (refusal or self.app)(scope, receive, send_with_headers)
 
     def _refusal(self, scope: Scope) -> Response | None:
         grant = self.find_grant(scope)
-        if grant is None:
-            return PlainTextResponse(
-                _explain_missing_key(scope),
-                status_code=401,
-                headers={"www-authenticate": 'Basic realm="Almanac", charset="UTF-8"'},
-            )
-        if not grant.plan.export:
+        if grant is not None and grant.plan.export:
+            return None
+        if grant is not None:
             return PlainTextResponse(
                 f"The pages show every field, and the plan {grant.plan.name} hides some. Use a key "
                 "of the plan elite or enterprise, or /v2 with this key.\n",
                 status_code=403,
             )
-        return None
-
-
-def _refusal_of_size(scope: Scope) -> Response | None:
-    """Return the refusal of an address that is longer than the interface accepts."""
-    for name, size, most in (
-        ("path", len(scope["path"]), PATH_LENGTH_MAX),
-        ("query", len(scope["query_string"]), QUERY_LENGTH_MAX),
-    ):
-        if size > most:
-            return PlainTextResponse(
-                f"The {name} has {size:,} characters; the limit is {most:,}.\n", status_code=414
+        asked = 'Basic realm="Almanac", charset="UTF-8"'
+        reason = "This page needs a key of this server, as the password; the name does not count."
+        if scope["path"].rstrip("/") == MCP_PATH:
+            asked = 'Bearer realm="Almanac"'
+            reason = "MCP needs a key of this server: Authorization: Bearer KEY, or x-api-key: KEY."
+        elif scope["path"] == FEED_PATH and b"token=" in scope["query_string"]:
+            reason = (
+                "The token of this address is wrong, or its key was revoked. The page /calendar "
             )
-    return None
-
-
-def _explain_missing_key(scope: Scope) -> str:
-    if scope["path"] == MCP_PATH:
-        return "MCP needs a key of this server: Authorization: Bearer KEY, or x-api-key: KEY.\n"
-    if scope["path"] == FEED_PATH and b"token=" in scope["query_string"]:
-        return (
-            "The token of this address is wrong, or its key was revoked. The page /calendar shows "
-            "a new address to a caller with a key.\n"
-        )
-    return "This page needs a key of this server, as the password; the name does not count.\n"
+            reason += "shows a new address to a caller with a key."
+        return PlainTextResponse(f"{reason}\n", 401, {"www-authenticate": asked})
 
 
 def find_grant(scope: Scope, resolve_grant: Callable[[set[str]], Grant | None]) -> Grant | None:

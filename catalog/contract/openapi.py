@@ -121,12 +121,6 @@ def openapi_document() -> Node:
     return document
 
 
-@cache
-def openapi_json() -> bytes:
-    """Return the document as UTF-8 JSON, as GET /v2/openapi.json answers it."""
-    return msgspec.json.encode(openapi_document())
-
-
 def make_document(
     operations: Sequence[Operation],
     about: Sequence[str] = (),

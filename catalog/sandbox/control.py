@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from catalog.contract import errors
 from catalog.sandbox.faults import FAULTS, Fault, FaultBoard, parse_faults
-from catalog.server.control_path import decode_order, read_instant
+from catalog.server.control_path import CLOCK_TIME, decode_order
 from catalog.server.responses import error_response
 
 CONTROL_PATH = "/sandbox/"
@@ -131,7 +131,7 @@ class SandboxLayer:
         path, headers, state = scope["path"], Headers(scope=scope), scope["state"]
         if "sandbox-now" in headers:
             with _refusal("Sandbox-Now: "):
-                state["now"] = check_time(read_instant(headers["sandbox-now"]))
+                state["now"] = check_time(CLOCK_TIME.value(headers["sandbox-now"].strip()))
         drawn: tuple[Fault, ...] = ()
         if not path.startswith(_FAULTLESS_PREFIXES):
             drawn = self.faults.draw(path)
@@ -188,7 +188,7 @@ class ControlOrders:
 
     def _move_clock(self, order: ClockOrder) -> None:
         with _refusal("the clock was not changed: "):
-            moved = self.clock.now() if order.now is None else check_time(read_instant(order.now))
+            moved = CLOCK_TIME.value(order.now) or self.clock.now()
             moved = check_time(moved + timedelta(seconds=order.advance_s))
         continues = self.clock.running and order.now is None
         self.clock.set(moved)

@@ -21,7 +21,7 @@ import msgspec
 from starlette.types import ASGIApp
 
 from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
-from catalog.contract.plans import PLANS
+from catalog.contract.plans import ELITE, PLANS
 from catalog.sandbox.control import (
     CONTROL_PATH,
     EARLIEST,
@@ -162,17 +162,18 @@ class Sandbox:
         self,
         url: str,
         *,
-        secret: str | None = None,
         signature: SignatureForm = SIGNATURE_FORMS[0],
         account: str = ACCOUNT,
     ) -> str:
-        """Register an endpoint of an account on Elite, and return its signing secret.
+        """Add an endpoint of an account, made on Elite if it is absent; return its signing secret.
 
         The endpoint is sent what changes from then on. Raises as `EndpointBook.add`, and
         TimeoutError when the sender does not answer.
         """
-        book = self.service_dir.endpoint_book()
-        endpoint, secret = book.subscribe(url, account=account, secret=secret, signature=signature)
+        keys, book = self.service_dir.key_book(), self.service_dir.endpoint_book()
+        if account not in keys.plans():
+            keys.create(account, ELITE)
+        endpoint, secret = book.add(url, account=account, allow_private=True, signature=signature)
         self._wait(lambda box: endpoint.id in box.positions(), within_s=30)
         return secret
 
@@ -255,6 +256,7 @@ class Sandbox:
             poster=faulty,
             due=faulty.due,
         )
+        origins = self._options.cors_origins
         orders = ControlOrders(self.clock, self.faults, self._seen, self._clock_moved)
         return build_app(
             ServerParts(
@@ -265,7 +267,7 @@ class Sandbox:
                 options=self._options,
                 background=(self._sender.run,),
                 around=(
-                    partial(ControlPath, prefix=CONTROL_PATH, run=orders.run),
+                    partial(ControlPath, prefix=CONTROL_PATH, run=orders.run, origins=origins),
                     partial(SandboxLayer, faults=self.faults, seen=self._seen),
                     partial(FaultLayer, time_limit_s=self._options.time_limit_s),
                 ),

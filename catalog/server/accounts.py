@@ -255,9 +255,8 @@ class KeyBook:
             owner = next((each for each in known if key_id in {key.id for key in each.keys}), None)
             if owner is None:
                 raise ServerError(
-                    f"no such key: {key_id} in {self.file.path.parent}; `almanac accounts keys "
-                    "list` lists the keys of a folder. A mirror has a folder of its own (--dir), "
-                    "by default state/mirror of the home"
+                    f"no such key: {key_id} in {self.file.path.parent}; `keys list` lists the "
+                    "keys there. `almanac serve` and `almanac sandbox` have keys of their own"
                 )
             keys: dict[str, tuple[StoredKey, ...]] = {key.id: (key,) for key in owner.keys}
             key = keys[key_id][0]

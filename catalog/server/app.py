@@ -1,6 +1,7 @@
 """The application: its middleware from the outside in, its routes, and its background tasks."""
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -19,8 +20,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from catalog.contract import constants
 from catalog.contract.errors import ApiError
+from catalog.contract.openapi import openapi_document
 from catalog.server.accounts import KeyRing, UsageBook
 from catalog.server.body_limit import BodyLimit
+from catalog.server.docs_page import Node, document_routes
 from catalog.server.middleware import AccessLog, Authentication, Metrics, RateLimit, TimeLimit
 from catalog.server.request_guard import HostGuard, check_origin
 from catalog.server.responses import answer_exception
@@ -28,6 +31,7 @@ from catalog.server.routes import ROUTES
 from catalog.server.sql_store import SqlStore
 
 _FLUSH_EVERY_S = 1.0
+_BASE_PATH = re.compile(r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*")
 _HANDLERS = {ApiError: answer_exception, HTTPException: answer_exception}
 Background = Callable[[], Coroutine[Any, Any, None]]
 Layer = Callable[[ASGIApp], ASGIApp]
@@ -36,10 +40,10 @@ Layer = Callable[[ASGIApp], ASGIApp]
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
     """The options of a server; `deprecation` and `sunset` are headers that announce the end of a
-    version.
+    version. `base_path` is the prefix of the addresses behind a proxy, such as `/almanac`.
 
     Raises:
-        ValueError: an origin can never match.
+        ValueError: an origin can never match, or the prefix is not a path such as `/almanac`.
     """
 
     cors_origins: Sequence[str] = ()
@@ -47,14 +51,13 @@ class ServerOptions:
     export_interval_s: float = constants.EXPORT_INTERVAL_S
     deprecation: str | None = None
     sunset: str | None = None
+    base_path: str = ""
 
     def __post_init__(self) -> None:
         for origin in self.cors_origins:
             check_origin(origin)
-
-    def headers(self) -> dict[str, str]:
-        named = {"Deprecation": self.deprecation, "Sunset": self.sunset}
-        return {name: value for name, value in named.items() if value is not None}
+        if not _BASE_PATH.fullmatch(self.base_path):
+            raise ValueError(f"{self.base_path!r} is not a path; expected one such as /almanac")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,7 @@ class ServerParts:
     now: Callable[[], datetime]
     options: ServerOptions = field(default_factory=ServerOptions)
     monotonic_ns: Callable[[], int] = time.monotonic_ns
+    document: Callable[[], Node] = openapi_document
     routes: Sequence[Route] = ()
     """Routes that the interface does not have, or that replace one."""
     background: Sequence[Background] = ()
@@ -85,13 +89,15 @@ class ServerParts:
 def build_app(parts: ServerParts) -> Starlette:
     """Return the application that serves the interface over a store."""
     options, metrics = parts.options, Metrics()
+    ends = {"Deprecation": options.deprecation, "Sunset": options.sunset}
+    headers = {name: value for name, value in ends.items() if value is not None}
     middleware = [
-        Middleware(AccessLog, now=parts.now, metrics=metrics, headers=options.headers()),
+        Middleware(AccessLog, parts.now, metrics, headers, options.base_path),
         *([Middleware(HostGuard, origins=options.cors_origins)] if parts.guard else []),
+        *([_cors(options.cors_origins)] if options.cors_origins else []),
         Middleware(BodyLimit),
         Middleware(GZipMiddleware, minimum_size=1_000, compresslevel=5),
         *(Middleware(_of_requests(layer)) for layer in parts.around),
-        *([_cors(options.cors_origins)] if options.cors_origins else []),
         Middleware(Authentication, keys=parts.keys),
         Middleware(
             RateLimit,
@@ -105,7 +111,7 @@ def build_app(parts: ServerParts) -> Starlette:
         *(Middleware(_of_requests(layer)) for layer in parts.inside),
     ]
     app = Starlette(
-        routes=[*parts.routes, *ROUTES],
+        routes=[*parts.routes, *document_routes(parts.document, options.base_path), *ROUTES],
         middleware=middleware,
         exception_handlers=_HANDLERS,
         lifespan=_lifespan(parts),
@@ -135,11 +141,15 @@ def _cors(origins: Sequence[str]) -> Middleware:
     return Middleware(
         CORSMiddleware,
         allow_origins=origins,
-        allow_methods=("GET",),
-        allow_headers=(constants.KEY_HEADER, "authorization", "if-none-match"),
+        allow_methods="*",
+        allow_headers="*",
+        # For a page of the internet that asks a server on loopback.
+        allow_private_network=True,
         expose_headers=(
-            *("etag", "retry-after", "last-modified", "deprecation", "sunset"),
-            *("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"),
+            *("ETag", "Last-Modified", "Date", "Retry-After", "Deprecation", "Sunset"),
+            *("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-As-Of"),
+            *("X-Truncated", "Content-Disposition", "WWW-Authenticate"),
+            *("Mcp-Session-Id", "MCP-Protocol-Version"),
         ),
     )
 

@@ -1,11 +1,10 @@
 """A control path: orders as JSON, from programs on this machine only.
 
-It answers loopback under a loopback name, so that a web page can't use it.
+It answers loopback under a loopback name, so that the page of another site can't use it.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -15,12 +14,14 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from catalog.contract import errors
+from catalog.contract.parameters import AS_OF
 from catalog.server.request_guard import find_refusal, is_loopback
 from catalog.server.responses import error_response
 
 _FORWARDED: Final = {"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"}
 """Headers of a proxy on this machine, whose client may be elsewhere."""
-_DAY_LENGTH: Final = len("2026-01-01")
+CLOCK_TIME: Final = replace(AS_OF, name="now")
+"""The time in an order to a clock: a day, or a time in UTC."""
 
 
 @dataclass(eq=False, repr=False)
@@ -28,12 +29,13 @@ class ControlPath:
     """Middleware that answers the paths below `prefix`.
 
     `run` gets the method, the rest of the path and the body, and returns the answer or raises an
-    ApiError.
+    ApiError. Pages of `origins` may send orders, too.
     """
 
     app: ASGIApp
     prefix: str
     run: Callable[[str, str, bytes], Any]
+    origins: Collection[str] = ()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not scope["path"].startswith(self.prefix):
@@ -46,7 +48,7 @@ class ControlPath:
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:
-        client, refusal = request.client, find_refusal(request.scope)
+        client, refusal = request.client, find_refusal(request.scope, self.origins)
         forwarded = not _FORWARDED.isdisjoint(request.headers.keys())
         if client is None or not is_loopback(client.host) or refusal is not None or forwarded:
             raise errors.Forbidden("The control path accepts requests from this machine only")
@@ -63,17 +65,3 @@ def decode_order(body: bytes, kind: type[Any]) -> Any:
         return msgspec.json.decode(body, type=kind)
     except msgspec.MsgspecError as error:
         raise errors.InvalidParameter(f"the body is not valid: {error}") from error
-
-
-def read_instant(text: str) -> datetime:
-    """Return a time of an order; a date is its midnight.
-
-    Raises:
-        ValueError: it is not an ISO 8601 time.
-    """
-    text = text.strip()
-    try:
-        read = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"{text[:40]!r} is not a time such as 2026-03-01T12:00:00Z") from None
-    return read.replace(tzinfo=UTC) if len(text) == _DAY_LENGTH else read

@@ -7,25 +7,51 @@ page shows the Markdown that the contract's texts use: paragraphs, `## ` heading
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 from jinja2 import Environment
 from markupsafe import Markup, escape
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
 
-from catalog.contract.openapi import openapi_document
+from catalog.contract.constants import OPENAPI_PATH
 
 Node = Mapping[str, Any]
 _CURL_PARAMETERS_MAX = 3
 
 
-@cache
-def docs_html() -> bytes:
-    """Return the page, UTF-8; the same bytes each time."""
-    return render_docs(openapi_document()).encode()
+def document_routes(make_document: Callable[[], Node], base_path: str) -> tuple[Route, ...]:
+    """Return the routes of the document and its page, which are made once, when requested."""
+
+    @cache
+    def document() -> Node:
+        return {**make_document(), "servers": [{"url": base_path or "/"}]}
+
+    encoded = cache(lambda: msgspec.json.encode(document()))
+    page = cache(lambda: render_docs(document()).encode())
+
+    def get_document(request: Request) -> Response:
+        return Response(encoded(), media_type="application/json")
+
+    def get_page(request: Request) -> Response:
+        # A policy under which the page loads nothing.
+        policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'"
+        return Response(page(), headers={"Content-Security-Policy": policy}, media_type="text/html")
+
+    def redirect_to_page(request: Request) -> Response:
+        return RedirectResponse(f"{base_path}/docs", status_code=307)
+
+    return (
+        Route(OPENAPI_PATH, get_document, name="openapi"),
+        Route("/docs", get_page, name="docs"),
+        Route("/", redirect_to_page, name="root"),
+    )
 
 
 def render_docs(document: Node) -> str:

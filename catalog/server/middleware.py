@@ -62,18 +62,22 @@ class Metrics:
 
 @dataclass(eq=False, repr=False)
 class AccessLog:
-    """Gives a request its time and its id; counts it, and logs its failure."""
+    """Gives a request its time and id, and its path without the prefix of a proxy; counts it, and
+    logs its failure."""
 
     app: ASGIApp
     now: Callable[[], datetime]
     metrics: Metrics
     headers: Mapping[str, str]
+    base_path: str
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         began = time.monotonic()
+        if f"{scope['path']}/".startswith(f"{self.base_path}/"):
+            scope["path"] = scope["path"].removeprefix(self.base_path) or "/"
         state: dict[str, Any] = {"now": self.now(), "grant": None, "as_of": None}
         state["request_id"] = f"req_{secrets.token_hex(12)}"
         scope["state"] = state
@@ -123,7 +127,7 @@ class Authentication:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             try:
-                _check_sizes(scope)
+                check_sizes(scope)
                 if scope["path"] not in OPEN_PATHS:
                     scope["state"]["grant"] = self._find_grant(scope)
             except ApiError as error:
@@ -144,7 +148,7 @@ class Authentication:
         return grant
 
 
-def _check_sizes(scope: Scope) -> None:
+def check_sizes(scope: Scope) -> None:
     if len(scope["path"]) > constants.PATH_LENGTH_MAX:
         raise errors.UriTooLong(f"The path is longer than {constants.PATH_LENGTH_MAX}")
     if len(scope["query_string"]) > constants.QUERY_LENGTH_MAX:

@@ -14,11 +14,10 @@ from typing import Any, Final, TypeVar
 import msgspec
 from prometheus_client import generate_latest
 from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from catalog.contract import constants, errors, records
-from catalog.contract.openapi import openapi_json
 from catalog.contract.parameters import (
     read_cancellations_request,
     read_coins_request,
@@ -29,7 +28,6 @@ from catalog.contract.plans import ELITE, Plan, day_start, find_plan_window, fin
 from catalog.contract.records import Cancellation, Page, PaginationMeta, Record
 from catalog.server.catalog_store import StoredEvent, coin_key, date_key, impact_key
 from catalog.server.cursors import read_cursor, write_cursor
-from catalog.server.docs_page import docs_html
 from catalog.server.gating import (
     CatalogView,
     is_event_visible,
@@ -195,24 +193,6 @@ def find_snapshot_time(now: datetime, plan: Plan) -> datetime:
     return day_start(visible - after_midnight) + after_midnight
 
 
-async def redirect_to_docs(request: Request) -> Response:
-    return RedirectResponse("/docs", status_code=307)
-
-
-async def get_openapi(request: Request) -> Response:
-    return Response(openapi_json(), media_type="application/json")
-
-
-async def get_docs(request: Request) -> Response:
-    return make_docs_response(docs_html())
-
-
-def make_docs_response(page: bytes) -> Response:
-    """Return the page with a policy under which it loads nothing."""
-    policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'"
-    return Response(page, media_type="text/html", headers={"Content-Security-Policy": policy})
-
-
 async def get_metrics(request: Request) -> Response:
     body = generate_latest(request.app.state.metrics.registry)
     return Response(body, media_type="text/plain; version=0.0.4; charset=utf-8")
@@ -231,9 +211,6 @@ ROUTES: Final = (
     Route(constants.COINS_PATH + "/{slug}", get_coin, name="coin"),
     Route(constants.CATEGORIES_PATH, list_categories, name="categories"),
     Route(constants.USAGE_PATH, get_usage, name="usage"),
-    Route(constants.OPENAPI_PATH, get_openapi, name="openapi"),
-    Route("/docs", get_docs, name="docs"),
-    Route("/", redirect_to_docs, name="root"),
     Route("/metrics", get_metrics, name="metrics"),
     Route("/healthz", get_health, name="healthz"),
 )

@@ -96,23 +96,6 @@ class TestExport:
                 assert server.store.times == [snapshot]
 
 
-def test_a_named_origin_may_send_its_key_and_cors_is_off_by_default(server: BareServer) -> None:
-    known, other = "https://app.example", "https://evil.example"
-    answer = server.get("/v2/events", origin=known)
-    assert not [name for name in answer.headers if name.startswith("access-control")]
-    with bare_server(options=ServerOptions(cors_origins=(known,))) as named:
-        asked = {"method": "GET", "headers": "x-api-key"}
-        headers = {f"Access-Control-Request-{name}": value for name, value in asked.items()}
-        preflight = named.client.options("/v2/events", headers={"Origin": known, **headers})
-        assert preflight.status_code == 200
-        assert preflight.headers["access-control-allow-origin"] == known
-        # An error has the headers too, or the page could not read why.
-        for path in ("/v2/events", "/v2/events?limit=0", "/v1/events"):
-            answer = named.get(path, origin=known)
-            assert answer.headers["access-control-allow-origin"] == known
-            assert "access-control-allow-origin" not in named.get(path, origin=other).headers
-
-
 def test_every_answer_has_the_date_of_the_service_and_that_of_a_version_that_ends() -> None:
     fixed = {"deprecation": "@1767225600", "sunset": "Fri, 01 Jan 2027 00:00:00 GMT"}
     with bare_server(options=ServerOptions(**fixed)) as server:

@@ -9,7 +9,7 @@ the order of knowledge. Its outbox starts empty, so each replay sends the same b
 
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
@@ -24,7 +24,7 @@ from starlette.types import ASGIApp
 
 from application.web.mirror.as_of import AsOfLayer
 from application.web.mirror.history_routes import ROUTES
-from application.web.mirror.mirror_document import document_routes
+from application.web.mirror.mirror_document import mirror_document
 from application.web.mirror.publications import Publications
 from application.web.mirror.replay import Replay
 from catalog import ServerError
@@ -54,7 +54,8 @@ class SiteContext:
     """The parts from which pages in front of the interface are made.
 
     `now` is the clock of the answers; `keys` are the keys that a request needs if `needs_key`.
-    `secret` is the secret of the server's folder, for signatures.
+    `secret` is the secret of the server's folder, for signatures. `base_path` is the prefix of the
+    server's addresses behind a proxy, such as `/almanac`; empty without one.
     """
 
     warehouse: Path
@@ -63,12 +64,11 @@ class SiteContext:
     needs_key: bool
     secret: bytes = field(repr=False)
     is_replay: bool = False
+    base_path: str = ""
 
 
 class Site(Protocol):
     """Pages in front of the interface: `around` answers their paths, and passes on the others."""
-
-    background: Sequence[Background]
 
     def around(self, app: ASGIApp) -> ASGIApp: ...
 
@@ -146,26 +146,25 @@ class Mirror:
         )
         around: list[Layer] = []
         background: list[Background] = [sender.run]
+        origins = self.options.cors_origins
         if replay is not None:
             obey = partial(replay.obey, sender)
-            around.append(lambda app: ControlPath(app, prefix=CONTROL_PATH, run=obey))
+            around.append(partial(ControlPath, prefix=CONTROL_PATH, run=obey, origins=origins))
             background.append(partial(replay.watch_end, sender))
         if self.site is not None:
             secret = cursor_secret(folder.path)
-            site = self.site(
-                SiteContext(self.warehouse, source.now, keys, needs_key, secret, is_replay)
-            )
+            facts = (self.warehouse, source.now, keys, needs_key, secret, is_replay)
+            site = self.site(SiteContext(*facts, self.options.base_path))
             undo.callback(site.close)
             around.append(site.around)
-            background += site.background
-        document = document_routes(needs_key=needs_key, clock_moves=is_replay)
         parts = ServerParts(
             store=lambda _: source.store(),
             keys=keys,
             usage=UsageBook(own.usage_file()),
             now=source.now,
             options=self.options,
-            routes=[*routes, *document],
+            document=partial(mirror_document, needs_key, is_replay),
+            routes=routes,
             background=background,
             around=around,
             inside=[
@@ -185,7 +184,7 @@ class Mirror:
             raise ServerError(
                 f"{self.host} can be reached from other machines, and there is no key yet. "
                 "Nothing listens. Create one: "
-                f"almanac accounts keys create NAME --plan {plan.name} --dir {folder.path}"
+                f"almanac serve keys create NAME --plan {plan.name}, with the same --home or --dir"
             )
         return KeyRing(book=book, adjusted=_unlimited)
 

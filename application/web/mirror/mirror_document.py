@@ -7,21 +7,14 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
-import msgspec
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
-
 from application.web.mirror.as_of import AsOfOutOfRange
 from application.web.mirror.history_routes import CHANGES_PATH, HISTORY_PATH
 from application.web.mirror.history_routes import ChangeRecord as Change
 from application.web.mirror.history_routes import KnownVersion as Version
-from catalog.contract import constants, parameters
+from catalog.contract import parameters
 from catalog.contract.errors import ERRORS, NotFound, RateLimited
 from catalog.contract.openapi import HEADERS, OPERATIONS, Node, Operation, make_document
 from catalog.contract.records import Page
-from catalog.server.docs_page import render_docs
-from catalog.server.routes import make_docs_response
 
 _ABOUT: Final = """\
 ## This mirror
@@ -89,19 +82,3 @@ def _mark_extensions(node: Any) -> None:
         node["x-extension"] = True
     for each in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
         _mark_extensions(each)
-
-
-def document_routes(*, needs_key: bool, clock_moves: bool) -> tuple[Route, ...]:
-    """Return the routes of the document and its page."""
-    document = mirror_document(needs_key, clock_moves)
-
-    def get_document(request: Request) -> Response:
-        return Response(msgspec.json.encode(document), media_type="application/json")
-
-    def get_page(request: Request) -> Response:
-        return make_docs_response(render_docs(document).encode())
-
-    return (
-        Route(constants.OPENAPI_PATH, get_document, name="openapi"),
-        Route("/docs", get_page, name="docs"),
-    )

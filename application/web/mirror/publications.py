@@ -143,7 +143,7 @@ class Publications:
             if not found.has_batches_of(self._served):
                 raise WarehouseError(
                     f"{self._path} was replaced by the warehouse of another home: it has none of "
-                    "the batches that the served one has. Restore it (`almanac replay`), or "
+                    "the batches that the served one has. Restore it (`almanac rebuild`), or "
                     "restart the mirror with another --dir."
                 )
         except WarehouseError as error:

@@ -19,7 +19,7 @@ from almanac.history_replay import ChangeDigest
 from application.web.mirror.as_of import utc_text
 from application.web.mirror.publications import open_publication
 from catalog.contract import errors
-from catalog.server.control_path import decode_order, read_instant
+from catalog.server.control_path import CLOCK_TIME, decode_order
 from catalog.server.sql_store import SqlStore
 from catalog.server.webhooks.sender import WebhookSender
 
@@ -76,13 +76,15 @@ class ReplayState(msgspec.Struct, frozen=True, kw_only=True):
     """The clock and the changes that are known at its time."""
 
     now: datetime
-    start: datetime = msgspec.field(name="from")
+    since: datetime
     until: datetime
     speed: float
     running: bool
     ended: bool
     delivered: bool
     """Whether every endpoint accepted the webhooks of all changes that are known."""
+    webhooks: dict[str, dict[str, int]]
+    """By endpoint (`WebhookSender.counts`)."""
     changes: ChangesKnown
 
 
@@ -150,12 +152,13 @@ class Replay:
         changes = ChangesKnown(known=known, total=head(clock.until), sha256=self._hash(known))
         return ReplayState(
             now=now,
-            start=clock.start,
+            since=clock.start,
             until=clock.until,
             speed=clock.speed,
             running=running and now < clock.until,
             ended=now >= clock.until,
             delivered=sent is not None and head(sent) >= known,
+            webhooks=sender.counts(),
             changes=changes,
         )
 
@@ -191,9 +194,7 @@ class Replay:
             return None
         start, until, moved = self.clock.start, self.clock.until, self.clock.now()
         if order.now is not None:
-            moved = read_instant(order.now)
-            if moved.tzinfo is None:
-                raise ValueError(f"now: {order.now} has no time zone; end it with Z")
+            moved = CLOCK_TIME.value(order.now)
             if not start <= moved <= until:
                 raise ValueError(
                     f"now: {order.now} is outside the replay, which is from {start.isoformat()} to "

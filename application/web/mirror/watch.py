@@ -1,12 +1,11 @@
-"""Watching changes: pages of them from a home or from a mirror, one after the other as they appear.
+"""Following changes: pages of them from a home or a mirror, one after the other as they appear.
 
 A change is a dictionary of JSON values, as `/v2/events/changes` has them. Its `cursor` continues
 after it, also at another mirror of the home for a key of the same plan; a home is read as
 Enterprise.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from ssl import SSLContext
@@ -16,7 +15,10 @@ import httpx
 import msgspec
 from pydantic import SecretStr
 
+from almanac.coins import resolve_slugs, split_pair
 from almanac.errors import InvalidArgument
+from almanac.events import KINDS, MinImpact, make_impact_values, read_choices, resolve_categories
+from almanac.reader import Reader
 from application.web.mirror.as_of import utc_text
 from application.web.mirror.history_routes import CHANGES_PATH, read_changes
 from application.web.mirror.publications import Publications
@@ -51,20 +53,52 @@ class WatchStart(NamedTuple):
     cursor: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeFilter:
-    """Changes of these kinds and of events with these coins, by slug or ticker; None is all."""
+def make_change_filter(
+    reader: Reader | None,
+    coins: Sequence[str] | None = None,
+    kinds: Sequence[str] | None = None,
+    categories: Sequence[str] | None = None,
+    min_impact: MinImpact | None = None,
+) -> Callable[[Change], bool]:
+    """Return whether a change has one of these coins, kinds and categories, and the least impact.
 
-    kinds: frozenset[str] | None = None
-    coins: frozenset[str] | None = None
+    None is all. Without a reader of the home, a name that no change has is not refused, and a
+    ticker of several coins is all of them.
 
-    def matches(self, change: Change) -> bool:
-        if self.kinds is not None and self.kinds.isdisjoint(change["kinds"]):
-            return False
-        if self.coins is None:
-            return True
-        linked = (change["event"] or {}).get("coins") or ()
-        return any(self.coins & {each["slug"], each["symbol"].lower()} for each in linked)
+    Raises:
+        InvalidArgument: a kind or an impact does not exist.
+        UnknownName, AmbiguousCoin: the home has no such coin or category, or several coins.
+    """
+    texts = {text.lower() for coin in coins or () for text in (coin, *split_pair(coin))}
+    named = {text.replace("ticker:", "symbol:") for text in texts}
+    if reader is not None:
+        named = {f"slug:{slug}" for slug in resolve_slugs(reader, coins) or ()}
+        categories = resolve_categories(reader, categories)
+    wanted = {name.lower() for name in categories or ()}
+    listed = read_choices(kinds, "kinds", KINDS)
+    impact = make_impact_values(min_impact)
+
+    def is_chosen(change: Change) -> bool:
+        event = change["event"] or {}
+        score = event.get("impact")
+        names = {
+            mark + coin[field].lower()
+            for coin in event.get("coins") or ()
+            for field in ("slug", "symbol", "name")
+            for mark in ("", f"{field}:")
+        }
+        return (
+            (listed is None or any(kind in listed for kind in change["kinds"]))
+            and (coins is None or not named.isdisjoint(names))
+            and (not wanted or any(n.lower() in wanted for n in event.get("categories") or ()))
+            and (
+                impact["min_impact"] is None
+                or score in impact["bands"]
+                or (isinstance(score, int | float) and score >= impact["min_impact"])
+            )
+        )
+
+    return is_chosen
 
 
 class HomeSource:

@@ -5,7 +5,6 @@ that leaves Elite gets nothing more. The file has the secrets, and only its owne
 repr shows them.
 """
 
-import re
 import secrets
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -17,15 +16,13 @@ from msgspec.structs import replace
 
 from catalog import ServerError
 from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
-from catalog.contract.plans import ELITE, PLANS, Plan
+from catalog.contract.plans import PLANS, Plan
 from catalog.server.accounts import JsonFile, KeyBook
 from catalog.server.webhooks.delivery import check_url
 
 FILE_NAME = "endpoints.json"
 OVERLAP_HOURS = 24.0
 """How long the old secret signs beside the new one, by default."""
-# Receivers are given several secrets as a list with commas.
-_SECRET = re.compile(r"[!-+\--~]{16,200}", re.ASCII)
 
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 
@@ -45,10 +42,6 @@ class Secret(msgspec.Struct, frozen=True):
 
     def valid_at(self, instant: datetime) -> bool:
         return self.expires_at is None or instant < self.expires_at
-
-
-def new_secret() -> str:
-    return f"whsec_{secrets.token_hex(32)}"
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,9 +103,7 @@ class EndpointBook:
         for endpoint in self.endpoints():
             if endpoint.id == endpoint_id:
                 return endpoint
-        raise ServerError(
-            f"no such endpoint: {endpoint_id!r}; `almanac accounts endpoints list` lists them"
-        )
+        raise ServerError(f"no such endpoint: {endpoint_id!r}; `endpoints list` lists them")
 
     def add(
         self,
@@ -121,16 +112,15 @@ class EndpointBook:
         account: str,
         allow_private: bool = False,
         signature: SignatureForm = SIGNATURE_FORMS[0],
-        secret: str | None = None,
     ) -> tuple[Endpoint, str]:
-        """Add an endpoint; return it and its signing secret, made unless it is given.
+        """Add an endpoint; return it and its signing secret.
 
         Raises:
-            ServerError: as above; or the secret is invalid, or the account's plan has no push.
+            ServerError: as above; or the account's plan has no push.
             ServerError: webhooks are not sent to this URL.
         """
         check_url(url, allow_private=allow_private)
-        new = self._new_secret(secret)
+        new = self._new_secret()
         endpoint = Endpoint(
             id=f"ep_{secrets.token_hex(8)}",
             url=url,
@@ -147,37 +137,12 @@ class EndpointBook:
             edit.value = EndpointFile(endpoints=(*edit.value.endpoints, endpoint))
         return endpoint, new.value
 
-    def subscribe(
-        self, url: str, *, account: str, secret: str | None, signature: SignatureForm
-    ) -> tuple[Endpoint, str]:
-        """Return an account's enabled endpoint at a URL, and its secret; made if there is none.
-
-        An account that is absent is made on Elite. `secret` replaces another one immediately.
-
-        Raises:
-            ServerError: as `add`.
-        """
-        if account not in self._accounts.plans():
-            self._accounts.create(account, ELITE)
-        for known in self.endpoints():
-            if (known.account, known.url) == (account, url):
-                newest = known.secrets[0].value
-                if secret not in (None, newest):
-                    newest = self.rotate(known.id, overlap_hours=0, secret=secret)
-                self.enable(known.id, signature=signature)
-                return self.get(known.id), newest
-        return self.add(
-            url, account=account, allow_private=True, signature=signature, secret=secret
-        )
-
     def remove(self, endpoint_id: str) -> None:
         self._change(endpoint_id, lambda _: None)
 
-    def rotate(
-        self, endpoint_id: str, *, overlap_hours: float = OVERLAP_HOURS, secret: str | None = None
-    ) -> str:
+    def rotate(self, endpoint_id: str, *, overlap_hours: float = OVERLAP_HOURS) -> str:
         """Give an endpoint a new secret and return it; older secrets also sign for the overlap."""
-        new = self._new_secret(secret)
+        new = self._new_secret()
         end = new.created_at + timedelta(hours=overlap_hours)
 
         def rotated(endpoint: Endpoint) -> Endpoint:
@@ -190,24 +155,17 @@ class EndpointBook:
         self._change(endpoint_id, rotated)
         return new.value
 
-    def enable(self, endpoint_id: str, *, signature: SignatureForm | None = None) -> None:
-        """Enable the endpoint: send it all later changes, signed in this form or as before."""
+    def enable(self, endpoint_id: str) -> None:
+        """Enable the endpoint: send it all later changes."""
         enabled = {"disabled_at": None, "disabled_reason": None}
-        self._change(
-            endpoint_id, lambda old: replace(old, signature=signature or old.signature, **enabled)
-        )
+        self._change(endpoint_id, lambda old: replace(old, **enabled))
 
     def disable(self, endpoint_id: str, *, reason: str) -> None:
         disabled = {"disabled_at": self._wall(), "disabled_reason": reason}
         self._change(endpoint_id, lambda old: replace(old, **disabled))
 
-    def _new_secret(self, given: str | None) -> Secret:
-        value = new_secret() if given is None else given
-        if not _SECRET.fullmatch(value):
-            raise ServerError(
-                "a signing secret is 16 to 200 visible ASCII characters without a comma; no change"
-            )
-        return Secret(value=value, created_at=self._wall())
+    def _new_secret(self) -> Secret:
+        return Secret(value=f"whsec_{secrets.token_hex(32)}", created_at=self._wall())
 
     def _change(self, endpoint_id: str, change: Callable[[Endpoint], Endpoint | None]) -> None:
         self.get(endpoint_id)
@@ -225,8 +183,8 @@ def _refusal(endpoint: Endpoint, plan: Plan | None) -> str | None:
         return f"the endpoint was disabled: {endpoint.disabled_reason}"
     if plan is None:
         return (
-            f"there is no account {account!r} in the key book; `almanac accounts keys create` "
-            "makes one with its first key"
+            f"there is no account {account!r} in the key book; `keys create` makes one with "
+            "its first key"
         )
     if plan.webhooks:
         return None

@@ -38,8 +38,8 @@ class OutboxDelivery:
     last_error: str | None = None
 
     @property
-    def state(self) -> Literal["pending", "dead"]:
-        return "dead" if self.next_attempt_at is None else "pending"
+    def state(self) -> Literal["waiting", "dead"]:
+        return "dead" if self.next_attempt_at is None else "waiting"
 
 
 class FeedPosition(NamedTuple):
@@ -109,9 +109,13 @@ class Outbox:
                 self._connection.execute(self._statements["set_place"], moved)
             self._connection.execute("PRAGMA synchronous = NORMAL")
 
+    def counts(self) -> list[tuple[str, str, int]]:
+        """Return endpoint, state and number of the deliveries."""
+        return self._run("count_deliveries")
+
     def waiting(self) -> frozenset[str]:
         """Return the endpoints that have deliveries to be sent."""
-        return frozenset(endpoint_id for (endpoint_id,) in self._run("list_waiting"))
+        return frozenset(each for each, state, _ in self.counts() if state == "waiting")
 
     def due(self, endpoint_id: str, *, now: datetime, limit: int) -> tuple[OutboxDelivery, ...]:
         """Return the deliveries due to an endpoint at this wall time, the longest due first."""
@@ -149,7 +153,7 @@ class Outbox:
             text = f"{delivery_id!r} is not a dead delivery; `deliveries --dead` lists them"
             raise ServerError(text)
 
-    def _run(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
+    def _run(self, statement: str, **values: Any) -> list[Any]:
         with self._lock, self._connection:
             return self._connection.execute(self._statements[statement], values).fetchall()
 

@@ -40,8 +40,10 @@ DELETE FROM places WHERE endpoint_id = $endpoint_id
 INSERT INTO deliveries (id, endpoint_id, kind, body, created_at, next_attempt_at)
 VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING
 
--- name: list_waiting
-SELECT DISTINCT endpoint_id FROM deliveries WHERE next_attempt_at IS NOT NULL
+-- name: count_deliveries
+SELECT endpoint_id, iif(next_attempt_at IS NULL, 'dead', 'waiting') AS state, count(*)
+FROM deliveries
+GROUP BY endpoint_id, state
 
 -- name: list_due
 SELECT * FROM deliveries WHERE endpoint_id = $endpoint_id AND next_attempt_at <= $now

@@ -7,6 +7,7 @@ Deliveries are sent at least once, without the freshness delay. They state the c
 import asyncio
 import hashlib
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
@@ -35,7 +36,7 @@ log = logging.getLogger(__name__)
 
 PAGE_SIZE = 500
 _ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
-_NO_SECRET = "no secret of the endpoint is valid; `almanac accounts endpoints rotate` makes one"
+_NO_SECRET = "no secret of the endpoint is valid; `endpoints rotate` makes one"
 _MATERIAL = frozenset({*WEBHOOK_MATERIAL, "impact_band"})
 
 
@@ -98,6 +99,7 @@ class WebhookSender:
 
     def __post_init__(self) -> None:
         self._enqueued_until: datetime | None = None
+        self._counts: Counter[tuple[str, str]] = Counter()
         self._served: set[str] = set()
         self._woken = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -133,6 +135,14 @@ class WebhookSender:
         """The time until which every change is delivered or dead; None while one waits."""
         until = self._enqueued_until
         return None if self.outbox.waiting() else until
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Return for each endpoint how many deliveries were `accepted` since the start, are
+        `waiting` or `dead`, and how many changes are `unreported`: of kinds that are never sent."""
+        found = Counter(self._counts)
+        found.update({(each, state): n for each, state, n in self.outbox.counts()})
+        names = ("accepted", "waiting", "dead", "unreported")
+        return {each: {name: found[each, name] for name in names} for each, _ in found}
 
     async def _round(self, tasks: asyncio.TaskGroup) -> None:
         await asyncio.to_thread(self._enqueue)
@@ -190,6 +200,7 @@ class WebhookSender:
         endpoint."""
         kinds, known_from = list_reported_kinds(version), version.known_from
         if version.event is None or not kinds:
+            self._counts[endpoint.id, "unreported"] += 1
             return
         data = project_event(version.event, plan)
         if version.status == "cancelled" and version.cancelled_at is not None:
@@ -249,6 +260,7 @@ class WebhookSender:
                 },
             )
         if outcome.delivered:
+            self._counts[endpoint.id, "accepted"] += 1
             await asyncio.to_thread(self.outbox.mark_delivered, delivery.id)
             return
         wait_s = waits_s[min(delivery.attempts, len(waits_s) - 1)]

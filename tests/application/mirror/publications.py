@@ -4,10 +4,9 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import duckdb
-
 from tests.history.stories.handmade import HandmadeHome, event
-from warehouse.history.merge import replay
+from tests.reading import reading
+from warehouse.history.merge import rebuild
 
 STARTS = datetime(2026, 3, 2, 6, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -44,14 +43,14 @@ class Publications:
         elif kind == "late delivery":
             self.home.deliveries((when, updated, rows[0]))
         else:
-            replay(self.home.home)
+            rebuild(self.home.home)
         self.home.merge()
         before, self.published = self.published, versions_in(self.home)
         self.added.append(self.published - before)
 
 
 def versions_in(home: HandmadeHome) -> Counter[Version]:
-    with duckdb.connect(str(home.home.warehouse), read_only=True) as connection:
+    with reading(home.home) as connection:
         query = "SELECT event_id, epoch_us(known_from), status, title FROM event_versions"
         return Counter(connection.execute(query).fetchall())
 

@@ -1,18 +1,18 @@
 """Replays of a home, and the change log as SQL shows it."""
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import httpx
 
 from application.web.mirror.mirror import CONTROL_PATH, Mirror
-from application.web.mirror.replay import Replay, ReplayState
+from application.web.mirror.replay import Replay
 from tests.hangs import HANGS_AFTER_S
+from tests.reading import reading
 from warehouse.home import Home
 
 CHANGES = "/v2/events/changes"
@@ -27,11 +27,10 @@ def replaying(
     *,
     paused: bool = True,
     speed: float = 1.0,
-    on_end: Callable[[ReplayState], None] = lambda _: None,
     **options: Any,
 ) -> Iterator[tuple[Replay, httpx.Client]]:
     """Yield a replay, by default paused at its start, and a client of it."""
-    replay = Replay(home.warehouse, start, until, speed=speed, on_end=on_end)
+    replay = Replay(home.warehouse, start, until, speed=speed)
     with (
         Mirror(home.warehouse, state_dir=state_dir, replay=replay, **options) as mirror,
         httpx.Client(base_url=mirror.base_url, verify=False, timeout=HANGS_AFTER_S) as client,
@@ -50,8 +49,7 @@ def order(client: httpx.Client, **fields: object) -> dict[str, Any]:
 
 def change_log(home: Home, start: datetime, until: datetime) -> list[tuple[str, int, str]]:
     """Return event, version and time of what became known after a time, until another."""
-    with duckdb.connect(str(home.warehouse), read_only=True) as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    with reading(home) as connection:
         return connection.execute(
             "SELECT event_id, version, strftime(known_from, '%Y-%m-%dT%H:%M:%S.%fZ') "
             "FROM event_versions WHERE known_from > $start AND known_from <= $until "

@@ -9,13 +9,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import duckdb
 import httpx
 import pytest
 
 from tests.application.mirror.filled_home import NOW, STARTS, mirroring
 from tests.application.mirror.replays import replaying
 from tests.history.stories.handmade import HandmadeHome, coin
+from tests.reading import reading
 from warehouse.home import Home
 
 ROUTES = (
@@ -216,8 +216,7 @@ def _plain(event: Row) -> Row:
 @pytest.fixture(scope="module")
 def tables(filled_home: Home) -> dict[str, list[Row]]:
     found = {}
-    with duckdb.connect(str(filled_home.warehouse), read_only=True) as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    with reading(filled_home) as connection:
         for table, order in (
             ("event_versions", "known_from, event_id, version"),
             ("coin_snapshots", "observed_at"),

@@ -1,4 +1,4 @@
-"""The feed of changes, and `almanac watch`: no gap and no repetition, whatever is published."""
+"""The feed of changes, and `changes --follow`: no gap and no repetition, whatever is published."""
 
 import json
 import signal
@@ -20,10 +20,10 @@ from application.web.mirror.history_routes import read_changes
 from application.web.mirror.mirror import Mirror
 from application.web.mirror.publications import Publications as Published
 from application.web.mirror.watch import (
-    ChangeFilter,
     HomeSource,
     MirrorSource,
     WatchStart,
+    make_change_filter,
     watch_changes,
 )
 from catalog.contract.errors import InvalidCursor
@@ -83,7 +83,7 @@ def test_each_publication_shows_the_versions_that_it_added(home: HandmadeHome) -
     publications.publish()
     reader = Reader(home)
     assert Counter(reader.read()) == publications.added[0]
-    for kind in ("late delivery", "poll", "late export", "replay", "poll"):
+    for kind in ("late delivery", "poll", "late export", "rebuild", "poll"):
         publications.publish(kind)
         found = reader.read()
         assert Counter(found) == publications.added[-1], kind
@@ -232,21 +232,28 @@ def test_an_address_that_is_no_mirror_is_an_error_without_the_key() -> None:
         assert CANARY not in str(refused.value)
 
 
-def test_filters_keep_some_kinds_and_coins() -> None:
-    coins = [{"slug": "bitcoin", "symbol": "BTC", "name": "Bitcoin"}]
-    change = {"kinds": ["rescheduled", "revised"], "event": {"coins": coins}}
-    for kinds, names, matches in (
-        *((None, None, True), ({"revised", "created"}, None, True), ({"cancelled"}, None, False)),
-        *((None, {"btc"}, True), ({"revised"}, {"bitcoin"}, True), (None, {"ethereum"}, False)),
+def test_filters_of_a_followed_server_select_by_kind_coin_category_and_impact() -> None:
+    coins = [{"slug": "bitcoin", "symbol": "btc", "name": "Bitcoin"}]
+    event = {"coins": coins, "categories": ["Token Unlock"], "impact": 6.0}
+    change = {"kinds": ["rescheduled", "revised"], "event": event}
+    banded = {**change, "event": {**event, "impact": "High", "categories": None}}
+    for given, shows in (
+        *(({}, (True, True)), ({"kinds": ["revised", "created"]}, (True, True))),
+        *(({"kinds": ["cancelled"]}, (False, False)), ({"coins": ["BTC"]}, (True, True))),
+        *(({"coins": ["BTC-USDT"]}, (True, True)), ({"coins": ["ticker:btc"]}, (True, True))),
+        *(({"coins": ["slug:btc"]}, (False, False)), ({"coins": ["ethereum"]}, (False, False))),
+        *(({"categories": ["token unlock"]}, (True, False)), ({"min_impact": 6}, (True, False))),
+        *(({"min_impact": "high"}, (True, True)), ({"min_impact": 6.1}, (False, False))),
     ):
-        assert ChangeFilter(kinds=kinds, coins=names).matches(change) is matches  # type: ignore[arg-type]
-    assert not ChangeFilter(coins=frozenset({"btc"})).matches({"kinds": [], "event": None})
+        is_chosen = make_change_filter(None, **given)  # type: ignore[arg-type]
+        assert (is_chosen(change), is_chosen(banded)) == shows, given
+        assert is_chosen({"kinds": [], "event": None}) is (not given), given
 
 
 @contextmanager
 def watching(home: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [*ALMANAC, "watch", *words],
+        [*ALMANAC, "changes", "--follow", *words],
         cwd=home,
         env=environment(home),
         stdout=subprocess.PIPE,
@@ -275,20 +282,13 @@ def test_command_prints_lines_until_a_signal(publications: Publications, almanac
         assert (process.stdout.read(), process.stderr.read()) == ("", "")
     assert Counter(map(version_of, lines)) == sum(publications.added, Counter())
     at_home = {"home": str(home)}
-    resumed = almanac("watch", "--once", "--since", lines[-2]["cursor"], **at_home)
+    resumed = almanac("changes", "--follow", "--once", "--since", lines[-2]["cursor"], **at_home)
     assert [json.loads(line) for line in resumed.stdout.splitlines()] == lines[-1:]
+    unknown = almanac("changes", "--follow", "--once", "--coins", "nope", code=2, **at_home)
+    assert "no coin has the slug, symbol or name 'nope'" in unknown.stderr
     words = ("--once", "--since", "2026-01-01", "--kinds", "cancelled")
-    chosen = almanac("watch", *words, **at_home)
+    chosen = almanac("changes", "--follow", *words, **at_home)
     assert (chosen.stdout, chosen.stderr) == ("", "")
-
-
-def test_a_reader_that_closes_the_pipe_ends_the_command(publications: Publications) -> None:
-    with watching(publications.home.home.root, "--since", "2026-01-01") as process:
-        assert process.stdout is not None and process.stderr is not None
-        process.stdout.readline()
-        process.stdout.close()
-        assert process.wait(HANGS_AFTER_S) in (0, 1)
-        assert process.stderr.read() == ""
 
 
 def test_the_key_of_a_mirror_is_kept_nowhere(
@@ -298,23 +298,30 @@ def test_the_key_of_a_mirror_is_kept_nowhere(
     file.write_text(CANARY)
     words = ["--once", "--since", "2026-01-01", "--key-file", str(file)]
     with Mirror(publications.home.home.warehouse, state_dir=tmp_path / "mirror") as mirror:
-        done = almanac("watch", *words, "--from", mirror.base_url)
+        done = almanac("changes", "--follow", *words, "--server", mirror.base_url)
     assert len(done.stdout.splitlines()) == publications.added[0].total()
     kept = [path for path in tmp_path.rglob("*") if path.is_file() and path != file]
     assert CANARY not in done.output
     assert [path for path in kept if CANARY.encode() in path.read_bytes()] == []
 
 
+AT = ("--server", "http://127.0.0.1:9")
+
+
 def test_a_wrong_option_is_one_line_and_exit_code_2(tmp_path: Path, almanac: Almanac) -> None:
     for words, message in {
-        ("--kinds", "sung"): "there is no kind 'sung'",
+        ("--follow", *AT, "--kinds", "sung"): "kinds='sung'; expected created",
         ("--kinds", ","): "--kinds is empty",
-        ("--since", "soon"): "--since 'soon'",
-        ("--key-file", "x"): "--key-file needs --from URL",
-        ("--from", "ftp://x"): "--from: the base address must be of the form",
-        ("--from", "http://127.0.0.1:9", "--key-file", "/none"): "/none can't be read",
+        ("--follow", *AT, "--min-impact", "huge"): "0 to 10, or Low, Mid, High, Critical",
+        ("--follow", *AT, "--since", "soon"): "--since='soon' is not a timestamp",
+        ("--follow", "--key-file", "x"): "--key-file needs --server URL",
+        ("--server", "http://x"): "--server needs --follow",
+        ("--follow", "--until", "today"): "--until can't be used with --follow",
+        ("--post", "--since", "today"): "--since can't be used with --post",
+        ("--follow", "--server", "ftp://x"): "--server: the base address must be of the form",
+        ("--follow", *AT, "--key-file", "/none"): "--key-file /none: No such file",
     }.items():
-        done = almanac("watch", *words, code=2)
+        done = almanac("changes", *words, code=2)
         assert message in done.stderr
         assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []

@@ -31,7 +31,7 @@ from tests.history.stories.disk import without_syncs
 from tests.server.webhooks.receiver import Receiver
 from tests.warehouse.landed_days import FIRST, land
 from tests.warehouse.normalise.catalog_bodies import json_event
-from warehouse.history.merge import merge, replay
+from warehouse.history.merge import merge, rebuild
 from warehouse.home import Home
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
@@ -166,7 +166,7 @@ def test_a_file_that_cannot_be_served_leaves_the_old_one_in_service(
             if form in spoilt:
                 home.warehouse.write_bytes(spoilt[form])
             with (
-                pytest.raises(WarehouseError, match=r"almanac (replay|run)") as raised,
+                pytest.raises(WarehouseError, match=r"almanac (rebuild|run)") as raised,
                 Mirror(home.warehouse, state_dir=home.state / "other"),
             ):
                 pass
@@ -176,7 +176,7 @@ def test_a_file_that_cannot_be_served_leaves_the_old_one_in_service(
             assert str(home.root) not in named, "the answer needs no key"
             assert listed(client) == state(days)
             land(home, days)
-            replay(home)
+            rebuild(home)
             wait_for(lambda least=days + 1: health(client)["events"] == least)  # type: ignore[misc]
             assert health(client)["trouble"] is None
         shutil.copy(other.warehouse, home.root / "copied")
@@ -201,7 +201,7 @@ def test_health_names_the_publication_and_a_home_has_one_mirror(home: Home, tmp_
         with pytest.raises(ServerError, match=f"can't listen on 127.0.0.1 port {port}"):
             second.start()
         elsewhere = Mirror(home.warehouse, state_dir=tmp_path, host="0.0.0.0", port=free_port())
-        with pytest.raises(ServerError, match="almanac accounts keys create NAME"):
+        with pytest.raises(ServerError, match="almanac serve keys create NAME"):
             elsewhere.start()
         assert listed(client) == state(1)
 
