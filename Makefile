@@ -19,7 +19,6 @@ setup tools lake-tools browser-tools docs-tools:
 
 run: setup
 	@$(BIN)/almanac run --days 7
-	@echo "In Python, event_study needs SciPy and .pl() Polars: $(BIN)/pip install scipy polars"
 
 sandbox: setup
 	@$(BIN)/almanac sandbox

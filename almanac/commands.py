@@ -4,7 +4,10 @@ import os
 import re
 import sys
 import threading
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
 
@@ -29,6 +32,7 @@ from almanac.console import (
 )
 from almanac.digest import LISTED, compute_digest, format_digest
 from almanac.errors import InvalidArgument
+from almanac.events import read_min_impact
 from almanac.reader import Reader, find_file
 from almanac.reading.attached_file import connected, run_sql
 from almanac.reading.query_limits import QueryHooks, QueryLimits, bound_memory, end_process
@@ -292,29 +296,40 @@ def _is_stdout(output: Path) -> bool:
         return False  # The path does not exist, or standard output is not a file.
 
 
+CoinsOption = Annotated[
+    str | None, typer.Option(help="Slugs, tickers, names or pairs of coins, separated by commas.")
+]
+CategoriesOption = Annotated[
+    str | None, typer.Option(help="Names of categories, separated by commas.")
+]
+MinImpactOption = Annotated[
+    str | None,
+    typer.Option(metavar="SCORE", help="The lowest impact: 0 to 10, or a band such as High."),
+]
+
+
 def changes(
     since: Annotated[
-        str, typer.Option(help="The start of the period: a time, today or yesterday.")
-    ] = "yesterday",
+        str | None,
+        typer.Option(
+            help="The start of the period: a time, today or yesterday; with --follow also the "
+            "cursor of a line.",
+            show_default="yesterday; with --follow now",
+        ),
+    ] = None,
     until: Annotated[
         str | None, typer.Option(help="The end of the period.", show_default="now")
     ] = None,
-    coins: Annotated[
-        str | None, typer.Option(help="Slugs, tickers or names, separated by commas.")
-    ] = None,
+    coins: CoinsOption = None,
     kinds: Annotated[
         str | None, typer.Option(help="Kinds of change, separated by commas, such as cancelled.")
     ] = None,
-    categories: Annotated[
-        str | None, typer.Option(help="Names of categories, separated by commas.")
-    ] = None,
-    min_impact: Annotated[
-        float | None, typer.Option(help="The lowest score to show, 0 to 10.")
-    ] = None,
+    categories: CategoriesOption = None,
+    min_impact: MinImpactOption = None,
     form: Annotated[
-        Literal["table", "markdown", "json", "slack"],
-        typer.Option("--format", "-F", help="The output format."),
-    ] = "table",
+        Literal["table", "markdown", "json", "slack"] | None,
+        typer.Option("--format", "-F", help="The output format.", show_default="table"),
+    ] = None,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -322,24 +337,74 @@ def changes(
         ),
     ] = None,
     home: HomeOption = None,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", help="Print each change as a JSON line as it becomes known."),
+    ] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="With --follow: exit after the changes known now.")
+    ] = False,
+    server: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Follow an `almanac serve` instead of the home."),
+    ] = None,
+    key_file: Annotated[
+        Path | None,
+        typer.Option(help="A file with the server's key; by default ALMANAC_API_KEY is sent."),
+    ] = None,
+    post: Annotated[
+        bool,
+        typer.Option("--post", help="Post the changes since the last post to ALMANAC_DIGEST_URL."),
+    ] = False,
 ) -> None:
-    """Show what became known in a period: cancelled, moved, rescored, new events."""
-    reader = Reader(locate_warehouse(home))
-    try:
+    """Show what became known in a period: cancelled, moved, rescored, new events.
+
+    A line of --follow has the fields of `/v2/events/changes`. Its `cursor` is for `--since`: the
+    next call continues after that line, without a gap or a repetition. --post sends a message to
+    Slack's addresses, and JSON to others. Both need the application.
+    """
+    shown = {"--until": until, "--format": form, "--limit": limit}
+    followed = {"--once": once, "--server": server, "--key-file": key_file}
+    if follow:
+        _refuse("can't be used with --follow", {**shown, "--post": post})
+    else:
+        _refuse("needs --follow, which is missing", followed)
+    if post:
+        _refuse("can't be used with --post", {**shown, "--since": since})
+    if server is None:
+        _refuse("needs --server URL, which is missing", {"--key-file": key_file})
+    filters: dict[str, Any] = {
+        "coins": split_names("--coins", coins),
+        "kinds": split_names("--kinds", kinds),
+        "categories": split_names("--categories", categories),
+        "min_impact": read_min_impact(min_impact),
+    }
+    if follow or post:
+        if not (module := load_extension().changes):
+            fail("--follow and --post need the application, which is not installed")
+        ours = import_module(module)
+        if post:
+            ours.post_changes(home, filters)
+        else:
+            ours.follow_changes(home, filters, since, once=once, server=server, key_file=key_file)
+        return
+    with closing(Reader(locate_warehouse(home))) as reader:
         digest = compute_digest(
             reader,
-            since=since,
+            since="yesterday" if since is None else since,
             until=until,
-            coins=split_names("--coins", coins),
-            kinds=split_names("--kinds", kinds),
-            categories=split_names("--categories", categories),
-            min_impact=min_impact,
             limit=LISTED if limit is None and form != "json" else limit,
+            **filters,
         )
-    finally:
-        reader.close()
-    text = format_digest(digest, form)
-    print_text(fit_encoding(text, sys.stdout.encoding) if form == "table" else text)
+    text = format_digest(digest, form or "table")
+    is_table = form in (None, "table")
+    print_text(fit_encoding(text, sys.stdout.encoding) if is_table else text)
+
+
+def _refuse(why: str, options: Mapping[str, object]) -> None:
+    for name, value in options.items():
+        if value:
+            fail(f"{name} {why}", code=EXIT_USAGE)
 
 
 def split_names(option: str, given: str | None) -> list[str] | None:
@@ -357,17 +422,13 @@ def export(
         Path,
         typer.Option("--output", "-o", help="Write to this file; replace it.", callback=local_file),
     ],
-    coins: Annotated[
-        str | None, typer.Option(help="Slugs, tickers or names, separated by commas.")
-    ] = None,
-    categories: Annotated[
-        str | None, typer.Option(help="Names of categories, separated by commas.")
-    ] = None,
-    min_impact: Annotated[float | None, typer.Option(help="The lowest score, 0 to 10.")] = None,
+    coins: CoinsOption = None,
+    categories: CategoriesOption = None,
+    min_impact: MinImpactOption = None,
     estimated: Annotated[
-        Literal["deadline", "drop"],
-        typer.Option(help="Show periods and deadlines on their last day, or leave them out."),
-    ] = "deadline",
+        Literal["include", "drop", "only"],
+        typer.Option(help="Show periods and deadlines, on their last day, or leave them out."),
+    ] = "drop",
     cancelled: Annotated[
         Literal["show", "drop"],
         typer.Option(help="Show cancelled and withdrawn events as cancelled, or leave them out."),
@@ -376,7 +437,7 @@ def export(
         str | None, typer.Option("--from", help="The first event date.", show_default="30 days ago")
     ] = None,
     ends: Annotated[
-        str | None, typer.Option("--to", help="The end of the event dates, exclusive.")
+        str | None, typer.Option("--to", help="The last event date, inclusive.")
     ] = None,
     as_of: Annotated[
         str | None, typer.Option(help="Show the knowledge of this time.", show_default="now")
@@ -394,7 +455,7 @@ def export(
     query = FeedQuery(
         coins=split_names("--coins", coins),
         categories=split_names("--categories", categories),
-        min_impact=min_impact,
+        min_impact=read_min_impact(min_impact),
         estimated=estimated,
         cancelled=cancelled,
         starts=starts,

@@ -144,7 +144,7 @@ def _check_day(
     is_right = rows == different == added and not others
     wrong = (
         f"{rows} rows, {different} different versions, {others} of other days, {added} added by "
-        "batches: almanac verify --deep, then almanac replay"
+        "batches: almanac verify --deep, then almanac rebuild"
     )
     return (
         dg.AssetCheckResult(

@@ -1,7 +1,7 @@
 """The metadata of assets and materialisations in Dagster, with previews of tables.
 
 Foreign text is escaped in Markdown, so that no link, picture or HTML in it has an effect. Estimated
-dates are shown as `displayed_date`, never as dates. No metadata has a secret.
+dates are shown as `displayed_date_full`, never as dates. No metadata has a secret.
 """
 
 import re
@@ -232,7 +232,7 @@ def _record_table(records: Sequence[Mapping[str, Any]]) -> dg.MetadataValue[Any]
 
 
 _PREVIEW_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
-    "events": ("title", "displayed_date", "coins", "status", "version"),
+    "events": ("title", "displayed_date_full", "coins", "status", "version"),
     "event_versions": ("event_id", "version", "known_from", "known_basis", "change_kinds"),
     "coins": ("slug", "symbol", "name", "rank", "upcoming_count"),
     "coin_snapshots": ("observed_date", "coin", "rank", "upcoming_count"),

@@ -39,14 +39,14 @@ def restore_home(home: Home) -> None:
         merge(home)
 
 
-def locate_existing_home() -> Home:
-    """Return the home of the settings.
+def locate_existing_home(settings: Settings | None = None) -> Home:
+    """Return the home of the settings, by default of the environment.
 
     Raises:
         SettingsError: the settings can't be used.
         WarehouseError: there is no home; a mistyped path must not look like an empty home.
     """
-    home = locate_home(read_settings())
+    home = locate_home(settings or read_settings())
     restore_home(home)
     home.refuse_lost_stamp()
     if home.stamp() is None:

@@ -172,7 +172,7 @@ class Settings(BaseSettings):
     """The most events or cancellations in a page."""
     list_separator: Literal[";", "|", ","] | None = None
     """The separator of lists in an export: semicolon, bar or comma. Default: learnt from the first
-    export. `almanac replay` applies another value to the past."""
+    export. `almanac rebuild` applies another value to the past."""
     coins: CommaList = ()
     """Coins to pull (slugs, separated by commas). Default: all."""
     categories: CommaList = ()
@@ -194,7 +194,7 @@ class Settings(BaseSettings):
     alert_url: Hook | None = None
     """The address to which warnings are posted as JSON."""
     digest_url: Hook | None = None
-    """The address to which `almanac report --post` posts: a message for Slack, JSON for others."""
+    """The address to which `almanac changes --post` posts: a message for Slack, JSON for others."""
     keep_days: PositiveInt = 60
     """Days that request logs, files set aside and ended Dagster runs are kept. Landing is kept."""
     iceberg: Annotated[str, Field(pattern=r"^[^.]+(\.[^.]+)?$")] | None = None

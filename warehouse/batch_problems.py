@@ -47,7 +47,7 @@ class BatchProblem:
             case "flagged":
                 return f"If it is correct: almanac batches release {self.batch_id}"
             case "quarantined" if has_failed(self.batch_id, self.why):
-                return "A release does not help; with a version that can read it: almanac replay"
+                return "A release does not help; with a version that can read it: almanac rebuild"
             case "quarantined":
                 return f"To merge its readable rows anyway: almanac batches release {self.batch_id}"
             case "damaged":

@@ -1,4 +1,4 @@
-"""Errors of stored data. Each says whether the caller repairs, waits, replays or stops."""
+"""Errors of stored data. Each says whether the caller repairs, waits, rebuilds or stops."""
 
 import errno
 import os

@@ -48,7 +48,7 @@ def read_activity(warehouse: Path, now: datetime) -> Activity:
     except duckdb.Error as error:
         raise WarehouseError(
             f"{warehouse} can't be read: {str(error).splitlines()[0]} If it is damaged, `almanac "
-            "replay` rebuilds it."
+            "rebuild` makes it again."
         ) from error
     return Activity(
         spans=tuple(found),

@@ -1,82 +1,71 @@
-"""`almanac accounts keys` and `endpoints`: the API keys and webhook endpoints of `almanac serve`
-and `almanac sandbox`.
+"""The commands `keys` and `endpoints` of `almanac serve` and `almanac sandbox`.
 
-The commands work on the files of a server, running or not. They print tables, or JSON with
-`--json`; times are UTC. A secret is printed once, when it is created.
+They work on the files of a server, running or not. They print tables, or JSON with `--json`; times
+are UTC. A secret is printed once, when it is created. The server's folder is the `obj` of Typer's
+context.
 """
 
-from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
 
-from almanac.console import Column, JsonOption, Table, fail, people
-from application.cli.options import DirOption
-from application.console import fold_cell, print_json
+from almanac.console import JsonOption, people
+from application.cli.options import PlanName
+from application.console import print_json, show_records
 from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
-from catalog.contract.plans import PLANS, Plan
-from catalog.server.accounts import KeyBook, StoredKey
+from catalog.contract.plans import PLANS
 from catalog.server.service_dir import ServiceDir
 from catalog.server.webhooks import endpoints
 from catalog.server.webhooks.endpoints import Endpoint
-from catalog.server.webhooks.outbox import OutboxDelivery
-from pipeline.settings import read_settings
 from warehouse.clock import utc_now
 
-accounts_app = typer.Typer(
-    help="Manage API keys and webhook endpoints of the sandbox or, with --dir, of a mirror.",
-    no_args_is_help=True,
-    add_completion=False,
-)
-keys_app = typer.Typer(no_args_is_help=True)
-endpoints_app = typer.Typer(no_args_is_help=True)
-accounts_app.add_typer(keys_app, name="keys", help="Create, list, revoke and rotate API keys.")
-accounts_app.add_typer(
-    endpoints_app,
-    name="endpoints",
-    help="Manage webhook endpoints, and list or retry their deliveries.",
+keys_app = typer.Typer(no_args_is_help=True, help="Create, list, revoke and rotate API keys.")
+endpoints_app = typer.Typer(
+    no_args_is_help=True, help="Manage webhook endpoints, and list or retry their deliveries."
 )
 
 
-def _service_dir(folder: Path | None) -> ServiceDir:
-    return ServiceDir(folder or read_settings().service_dir)
+def make_server_app() -> typer.Typer:
+    """Return a command that runs a server, with `keys` and `endpoints` as its subcommands."""
+    made = typer.Typer(invoke_without_command=True, add_completion=False)
+    made.add_typer(keys_app, name="keys")
+    made.add_typer(endpoints_app, name="endpoints")
+    return made
 
 
-def _key_book(folder: Path | None) -> KeyBook:
-    return _service_dir(folder).key_book()
+def _service_dir(context: typer.Context) -> ServiceDir:
+    return ServiceDir(context.obj)
 
 
-def _is_there(folder: Path | None) -> bool:
+def _is_there(context: typer.Context) -> bool:
     """Whether the folder exists, since listing must not create it."""
-    return (folder or read_settings().service_dir).exists()
+    folder: Path = context.obj
+    return folder.exists()
 
 
 @keys_app.command()
 def create(
+    context: typer.Context,
     account: Annotated[str, typer.Argument(help="The account; created if it is new.")],
-    plan: Annotated[str, typer.Option(help="free, standard, pro, elite or enterprise.")],
+    plan: Annotated[PlanName, typer.Option(help="The plan of a new account.")],
     rate: Annotated[float | None, typer.Option(help="Requests a second; Enterprise only.")] = None,
     burst: Annotated[int | None, typer.Option(help="Burst; Enterprise only.")] = None,
     quota: Annotated[int | None, typer.Option(help="Requests a month; Enterprise only.")] = None,
-    folder: DirOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Create a key and show it once."""
-    if plan not in PLANS:
-        fail(f"there is no plan {plan!r}; the plans are {', '.join(PLANS)}")
-    key, stored = _key_book(folder).create(
-        account, PLANS[plan], rate_per_s=rate, burst=burst, monthly_quota=quota
-    )
-    _show_new(key, stored, as_json=as_json)
+    limits = {"rate_per_s": rate, "burst": burst, "monthly_quota": quota}
+    key, stored = _service_dir(context).key_book().create(account, PLANS[plan], **limits)
+    _show_secret(stored.id, "key", key, as_json=as_json)
 
 
 @keys_app.command(name="list")
-def list_keys(folder: DirOption = None, as_json: JsonOption = False) -> None:
+def list_keys(context: typer.Context, as_json: JsonOption = False) -> None:
     """List accounts and keys. Only the SHA-256 of a key is stored, so keys are not shown again."""
-    accounts = _key_book(folder).read().accounts if _is_there(folder) else ()
+    accounts = _service_dir(context).key_book().read().accounts if _is_there(context) else ()
     now = utc_now()
     rows: list[dict[str, Any]] = [
         {
@@ -93,49 +82,44 @@ def list_keys(folder: DirOption = None, as_json: JsonOption = False) -> None:
     if as_json:
         print_json(rows)
         return
-    id_column = Column("Key", no_wrap=True)
-    table = Table(id_column, "Account", "Plan", "Created (UTC)", "Ends (UTC)", "Usable")
-    for row in rows:
-        ends = "-" if row["expires_at"] is None else f"{row['expires_at']:%Y-%m-%d %H:%M}"
-        names = (row["id"], row["account"], row["plan"], f"{row['created_at']:%Y-%m-%d %H:%M}")
-        table.add_row(*names, ends, "yes" if row["usable"] else "no")
-    people.print(table if rows else "No keys yet: almanac accounts keys create NAME --plan elite")
+    if rows:
+        show_records(rows, *rows[0])
+    else:
+        people.print("No keys yet; `keys create NAME --plan elite` makes one.")
 
 
 @keys_app.command()
-def revoke(key_id: Annotated[str, typer.Argument()], folder: DirOption = None) -> None:
+def revoke(context: typer.Context, key_id: Annotated[str, typer.Argument()]) -> None:
     """Make a key unusable immediately."""
-    _key_book(folder).revoke(key_id)
+    _service_dir(context).key_book().revoke(key_id)
     people.print(f"{key_id} revoked")
 
 
 @keys_app.command()
 def rotate(
+    context: typer.Context,
     key_id: Annotated[str, typer.Argument()],
     overlap_hours: Annotated[
         float, typer.Option(min=0, max=87_600, help="Hours for which the old key stays valid.")
     ] = 24,
-    folder: DirOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Replace a key by a new one; the old key stays valid for the overlap."""
-    key, stored = _key_book(folder).rotate(key_id, overlap=timedelta(hours=overlap_hours))
-    _show_new(key, stored, as_json=as_json)
+    overlap = timedelta(hours=overlap_hours)
+    key, stored = _service_dir(context).key_book().rotate(key_id, overlap=overlap)
+    _show_secret(stored.id, "key", key, as_json=as_json)
 
 
-def _show_new(key: str, stored: StoredKey, *, as_json: bool) -> None:
-    if as_json:
-        print_json({"id": stored.id, "key": key})
-        return
-    people.print(f"{stored.id}: {key}", soft_wrap=True)
-    people.print("Store it now: only its SHA-256 is kept, and it is not shown again.")
-
-
+_SHOWN: Final = (
+    *("id", "endpoint_id", "kind", "created_at", "state", "attempts", "next_attempt_at"),
+    *("last_status", "last_error"),
+)
 IdArgument = Annotated[str, typer.Argument(help="The endpoint's id.")]
 
 
 @endpoints_app.command("add")
 def add_endpoint(
+    context: typer.Context,
     url: Annotated[str, typer.Argument(help="The URL to which deliveries are posted.")],
     account: Annotated[
         str,
@@ -148,72 +132,63 @@ def add_endpoint(
     signature: Annotated[
         SignatureForm, typer.Option(help="The form of the signature.")
     ] = SIGNATURE_FORMS[0],
-    directory: DirOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Add an endpoint and print its signing secret once."""
-    book = _service_dir(directory).endpoint_book()
+    book = _service_dir(context).endpoint_book()
     endpoint, secret = book.add(
         url, account=account, allow_private=allow_private, signature=signature
     )
-    _show_secret(endpoint.id, secret, as_json=as_json)
+    _show_secret(endpoint.id, "secret", secret, as_json=as_json)
 
 
 @endpoints_app.command("list")
-def list_endpoints(directory: DirOption = None, as_json: JsonOption = False) -> None:
+def list_endpoints(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the endpoints."""
-    folder = _service_dir(directory) if _is_there(directory) else None
-    book = folder and folder.endpoint_book()
-    plans = {} if folder is None else folder.key_book().plans()
-    found = [(each, book.why_no_push(each.id)) for each in book.endpoints()] if book else []
+    found = []
+    if _is_there(context):
+        book = _service_dir(context).endpoint_book()
+        found = [_endpoint_fields(each, book.why_no_push(each.id)) for each in book.endpoints()]
     if as_json:
-        print_json([_endpoint_fields(*each, plans) for each in found])
-        return
-    if not found:
-        people.print("No endpoints yet: almanac accounts endpoints add URL --account NAME")
-        return
-    table = Table(Column("id", no_wrap=True), "account", "url", "signature", "state")
-    for endpoint, no_push in found:
-        state = no_push or "enabled"
-        if endpoint.allow_private:
-            state += ", private allowed"
-        cells = (endpoint.id, endpoint.account, endpoint.url, endpoint.signature, state)
-        table.add_row(*map(fold_cell, cells))
-    people.print(table)
+        print_json(found)
+    elif found:
+        show_records(found, "id", "account", "url", "signature", "allow_private", "no_push")
+    else:
+        people.print("No endpoints yet; `endpoints add URL --account NAME` makes one.")
 
 
 @endpoints_app.command("remove")
-def remove_endpoint(endpoint_id: IdArgument, directory: DirOption = None) -> None:
+def remove_endpoint(context: typer.Context, endpoint_id: IdArgument) -> None:
     """Remove an endpoint; its pending deliveries become dead."""
-    _service_dir(directory).endpoint_book().remove(endpoint_id)
+    _service_dir(context).endpoint_book().remove(endpoint_id)
     people.print(f"{endpoint_id} removed", soft_wrap=True)
 
 
 @endpoints_app.command("rotate")
 def rotate_secret(
+    context: typer.Context,
     endpoint_id: IdArgument,
     overlap_hours: Annotated[
         float, typer.Option(min=0, max=8_760, help="Hours for which the old secret signs as well.")
     ] = endpoints.OVERLAP_HOURS,
-    directory: DirOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Give an endpoint a new signing secret and print it once."""
-    book = _service_dir(directory).endpoint_book()
+    book = _service_dir(context).endpoint_book()
     secret = book.rotate(endpoint_id, overlap_hours=overlap_hours)
-    _show_secret(endpoint_id, secret, as_json=as_json)
+    _show_secret(endpoint_id, "secret", secret, as_json=as_json)
 
 
 @endpoints_app.command("enable")
 def enable_endpoint(
+    context: typer.Context,
     endpoint_id: IdArgument,
     off: Annotated[
         bool, typer.Option("--off", help="Disable it; its pending deliveries become dead.")
     ] = False,
-    directory: DirOption = None,
 ) -> None:
     """Send later deliveries to an endpoint again, or with --off none."""
-    book = _service_dir(directory).endpoint_book()
+    book = _service_dir(context).endpoint_book()
     if off:
         book.disable(endpoint_id, reason="by the operator")
     else:
@@ -223,6 +198,7 @@ def enable_endpoint(
 
 @endpoints_app.command("deliveries")
 def list_deliveries(
+    context: typer.Context,
     dead: Annotated[bool, typer.Option("--dead", help="Show dead deliveries only.")] = False,
     retry: Annotated[
         list[str] | None, typer.Option(help="Retry this dead delivery now; may be repeated.")
@@ -230,68 +206,39 @@ def list_deliveries(
     limit: Annotated[
         int, typer.Option(min=1, help="Show at most this many deliveries of each kind.")
     ] = 100,
-    directory: DirOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List pending and dead deliveries, or retry dead ones with the full retry schedule."""
-    with _service_dir(directory).outbox() as box:
+    with _service_dir(context).outbox() as box:
         for delivery_id in retry or ():
             box.requeue(delivery_id, now=utc_now())
-            people.print(f"{delivery_id} requeued", soft_wrap=True)
+            people.print(f"{delivery_id} is retried", soft_wrap=True)
         found = (() if dead else box.pending(limit=limit)) + box.dead(limit=limit)
     if retry:
         return
+    records = [{name: getattr(delivery, name) for name in _SHOWN} for delivery in found]
     if as_json:
-        print_json([_delivery_fields(delivery) for delivery in found])
-        return
-    if not found:
+        print_json(records)
+    elif records:
+        show_records(records, *_SHOWN)
+    else:
         people.print("No pending and no dead deliveries.")
-        return
-    # Two lines a cell: eight columns of one line fit no terminal beside such long ids.
-    table = Table(Column("id, endpoint", no_wrap=True), "kind, changed", "state")
-    for delivery in found:
-        state = [delivery.state, f"attempts {delivery.attempts}"]
-        if delivery.next_attempt_at is not None:
-            state.append(f"next {_time(delivery.next_attempt_at)}")
-        last = delivery.last_error or delivery.last_status
-        state += [] if last is None else [f"last {last}"]
-        cells = (
-            (delivery.id, delivery.endpoint_id),
-            (delivery.kind, _time(delivery.created_at)),
-            (", ".join(state),),
-        )
-        table.add_row(*(fold_cell(*lines) for lines in cells))
-    people.print(table)
 
 
-def _show_secret(endpoint_id: str, secret: str, *, as_json: bool) -> None:
+def _show_secret(owner: str, name: str, secret: str, *, as_json: bool) -> None:
     if as_json:
-        print_json({"id": endpoint_id, "secret": secret})
+        print_json({"id": owner, name: secret})
         return
-    people.print(f"Endpoint: {endpoint_id}", soft_wrap=True)
-    people.print(f"Signing secret (not shown again): {secret}", soft_wrap=True)
+    people.print(f"{owner}, its {name}: {secret}", soft_wrap=True)
+    people.print("Store it now: it is not shown again.")
 
 
-def _endpoint_fields(
-    endpoint: Endpoint, no_push: str | None, plans: Mapping[str, Plan]
-) -> dict[str, Any]:
-    """Return the fields of an endpoint without the values of its secrets.
-
-    `plan` is what the key book says of its account, null if there is no such account.
-    """
+def _endpoint_fields(endpoint: Endpoint, no_push: str | None) -> dict[str, Any]:
+    """Return the fields of an endpoint without the values of its secrets, and why it is not sent
+    anything."""
     fields = msgspec.structs.asdict(endpoint)
     fields["secrets"] = [
         {"created_at": secret.created_at, "expires_at": secret.expires_at}
         for secret in endpoint.secrets
     ]
-    plan = plans.get(endpoint.account)
-    return {**fields, "plan": plan and plan.name, "no_push": no_push}
-
-
-def _delivery_fields(delivery: OutboxDelivery) -> dict[str, Any]:
-    names = ("id", "endpoint_id", "kind", "created_at", "state", "attempts", "next_attempt_at")
-    return {name: getattr(delivery, name) for name in (*names, "last_status", "last_error")}
-
-
-def _time(instant: datetime | None) -> str:
-    return "" if instant is None else instant.strftime("%Y-%m-%d %H:%M:%SZ")
+    return {**fields, "no_push": no_push}

@@ -49,15 +49,15 @@ COMMANDS: Final = {
     "report": _place(
         "report_command",
         "report",
-        "Report what is coming, what changed and data quality; or post what changed.",
+        "Write what is coming, what changed and data quality to one HTML file.",
     ),
     "merge": _place(
         "merge_commands",
         "merge",
         "Merge landed batches and publish the warehouse. Sends no request.",
     ),
-    "replay": _place(
-        "merge_commands", "replay", "Rebuild the warehouse from landing. Sends no request."
+    "rebuild": _place(
+        "merge_commands", "rebuild", "Rebuild the warehouse from landing. Sends no request."
     ),
     "import": _place(
         "merge_commands",
@@ -83,18 +83,13 @@ COMMANDS: Final = {
     ),
     "sandbox": _place(
         "sandbox_command",
-        "sandbox",
+        "sandbox_app",
         "Serve the service's interface locally, over a synthetic catalog that keeps changing.",
     ),
     "serve": _place(
         "serve",
-        "serve",
+        "serve_app",
         "Serve pages, calendar and the service's interface: now, as of a time, or in a replay.",
-    ),
-    "watch": _place(
-        "watch_command",
-        "watch",
-        "Print each change as a JSON line as it becomes known, from the home or from a mirror.",
     ),
     "receive": _place(
         "push", "receive", "Receive webhooks: verify, store durably, then acknowledge."
@@ -103,19 +98,14 @@ COMMANDS: Final = {
         "push", "inbox_app", "List webhooks that are not landed; retry or dismiss rejected ones."
     ),
     "batches": _place("merge_commands", "batches_app", "List, release and dismiss landed batches."),
-    "accounts": _place(
-        "account_commands",
-        "accounts_app",
-        "Manage API keys and webhook endpoints of the sandbox or, with --dir, of a mirror.",
-    ),
 }
 """The application's commands."""
 _PANELS: Final = {
     "Daily": ("run", "status", "report", "budget", "doctor"),
     "Questions": tuple(PACKAGE_COMMANDS),
-    "Serve": ("ui", "daemon", "serve", "sandbox", "watch", "accounts"),
+    "Serve": ("ui", "daemon", "serve", "sandbox"),
     "Push": ("receive", "inbox"),
-    "Maintenance": ("merge", "replay", "backfill", "import", "verify", "batches"),
+    "Maintenance": ("merge", "rebuild", "backfill", "import", "verify", "batches"),
 }
 
 
@@ -186,4 +176,12 @@ def _explain(error: Exception) -> tuple[str, int] | None:
     return None
 
 
-APPLICATION: Final = Extension(COMMANDS, _begin, _find_warehouse, _query_limits, _explain, _PANELS)
+APPLICATION: Final = Extension(
+    COMMANDS,
+    _begin,
+    _find_warehouse,
+    _query_limits,
+    _explain,
+    "application.cli.changes_command",
+    _PANELS,
+)

@@ -265,7 +265,8 @@ def verify(
     deep: Annotated[
         bool,
         typer.Option(
-            "--deep", help="Also check the hash of every file, and compare every row with a replay."
+            "--deep",
+            help="Also check the hash of every file, and compare all rows with a rebuild.",
         ),
     ] = False,
     as_json: JsonOption = False,

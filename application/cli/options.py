@@ -1,15 +1,18 @@
 """The options that several commands have, and dates and times of a command line."""
 
-from datetime import date, datetime
+import re
+from datetime import date, datetime, time
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import typer
 
 from almanac.console import EXIT_USAGE, fail
-from almanac.errors import InvalidArgument
-from almanac.timestamps import read_timestamp
+from almanac.timestamps import read_past_time
+from pipeline.settings import Settings, read_settings
+from warehouse.clock import utc_now
 
+PlanName = Literal["free", "standard", "pro", "elite", "enterprise"]
 FirstLineOption = Annotated[
     bool, typer.Option("--json", help="Print JSON as the first line of standard output.")
 ]
@@ -19,48 +22,56 @@ CorsOption = Annotated[
     list[str] | None, typer.Option(help="An origin whose pages may send requests; repeatable.")
 ]
 DirOption = Annotated[
-    Path | None, typer.Option("--dir", help="The server's folder; by default under ALMANAC_HOME.")
+    Path | None,
+    typer.Option("--dir", help="The server's folder; by default a part of the home."),
 ]
 YEARS: Final = range(1970, 2201)
 """A year outside is a typing error, and arithmetic on it may overflow."""
+_BASE_PATH: Final = re.compile(r"((/(?!\.\.?(/|$))[A-Za-z0-9._~-]+)+)?")
+
+
+def _check_base_path(text: str) -> str:
+    if not _BASE_PATH.fullmatch(text):
+        fail(f"--base-path {text!r}: expected a path such as /almanac", code=EXIT_USAGE)
+    return text
+
+
+BasePathOption = Annotated[
+    str,
+    typer.Option(
+        help="The path of all addresses behind a proxy, such as /almanac.",
+        callback=_check_base_path,
+        show_default=False,
+    ),
+]
+
+
+def settings_of(home: Path | None) -> Settings:
+    """Return the settings with the home of `--home`, a folder or its published file."""
+    if home is not None and home.is_file():
+        home = home.parent
+    return read_settings(None if home is None else str(home))
 
 
 def instant_option(name: str, text: str) -> datetime:
-    """Parse a time; without a zone it is UTC. An abbreviated zone is refused."""
-    try:
-        parsed = read_timestamp(text, name)
-    except InvalidArgument as error:
-        fail(
-            f"{name} {text!r}: expected a form such as 2026-03-01 or 2026-03-01T06:00:00Z, and a "
-            f"year from {YEARS[0]} to {YEARS[-1]}. {error}",
-            code=EXIT_USAGE,
-        )
-    _check_year(name, text, parsed.year)
+    """Parse a time, an age or a word such as yesterday; without a zone it is UTC."""
+    parsed = read_past_time(text, name, now=utc_now())
+    if parsed.year not in YEARS:
+        fail(f"{name} {text!r}: expected a year from {YEARS[0]} to {YEARS[-1]}", code=EXIT_USAGE)
     return parsed
 
 
 def dates_option(begin: str, end: str | None) -> tuple[date, date | None]:
-    """Parse the event dates of `--from` and `--to`; without `--to` the last is None."""
-    lower = date_option("--from", begin)
-    upper = None if end is None else date_option("--to", end)
+    """Parse the event dates of `--from` and `--to`, both included; the last may be None."""
+    lower = _read_date("--from", begin)
+    upper = None if end is None else _read_date("--to", end)
     if upper is not None and upper < lower:
-        fail(f"--to {upper} is before --from {lower}. No request was sent.", code=EXIT_USAGE)
+        fail(f"--to {upper} is before --from {lower}. Nothing was done.", code=EXIT_USAGE)
     return lower, upper
 
 
-def date_option(name: str, text: str) -> date:
-    """Parse a date."""
-    try:
-        parsed = date.fromisoformat(text)
-    except ValueError:
-        fail(f"{name} {text!r}: expected a form such as 2026-03-01", code=EXIT_USAGE)
-    _check_year(name, text, parsed.year)
-    return parsed
-
-
-def _check_year(name: str, text: str, year: int) -> None:
-    if year not in YEARS:
-        fail(
-            f"{name} {text!r}: expected a year from {YEARS[0]} to {YEARS[-1]}. Nothing was done.",
-            code=EXIT_USAGE,
-        )
+def _read_date(name: str, text: str) -> date:
+    at = instant_option(name, text)
+    if at.time() != time():
+        fail(f"{name} {text!r}: expected a day, such as {at:%Y-%m-%d}", code=EXIT_USAGE)
+    return at.date()

@@ -3,15 +3,14 @@ wait and those that can't be applied, and settles the latter."""
 
 import threading
 from contextlib import ExitStack
-from datetime import datetime
 from typing import Annotated, Any
 
 import typer
 
 from almanac.command_line import stop_by_signals, wait_until
-from almanac.console import EXIT_INTERRUPTED, EXIT_USAGE, Column, JsonOption, Table, fail, people
+from almanac.console import EXIT_INTERRUPTED, EXIT_USAGE, JsonOption, fail, people
 from application.cli.options import FirstLineOption, HostOption, PortOption
-from application.console import fold_cell, print_json
+from application.console import print_json, show_records
 from pipeline.home_location import locate_existing_home, locate_home
 from pipeline.settings import Settings, read_settings
 from resources.inbox import ABANDONED_S, STATES, Inbox, State, read_receipt_time
@@ -50,13 +49,7 @@ def list_deliveries(
     if not records:
         people.print("No delivery waits, and none is rejected. Landed ones are in `batches`.")
         return
-    table = Table("Received (UTC)", "Type", "Event", "State", Column("Name", no_wrap=True))
-    for record in records:
-        state = ": ".join(filter(None, (record["state"], record["reason"])))
-        received_at: datetime = record["received_at"]
-        cells = (record["type"] or "-", record["event_id"] or "-", state, record["name"])
-        table.add_row(f"{received_at:%Y-%m-%d %H:%M:%S}", *map(fold_cell, cells))
-    people.print(table)
+    show_records(records, "received_at", "type", "event_id", "state", "reason", "name")
     if waiting := len(inbox.names()):
         people.print(f"{waiting:,} wait to be landed. Next: almanac merge")
 
@@ -80,7 +73,7 @@ def _record(inbox: Inbox, name: str, state: State) -> dict[str, Any]:
 def retry(names: _Names = None, every: _All = False, as_json: JsonOption = False) -> None:
     """Land the rejected deliveries that this version can read, with their time of receipt.
 
-    Their days are fold_cell again, as if they had been read on receipt. The others stay."""
+    Their days are folded again, as if they had been read on receipt. The others stay."""
     inbox = Inbox(locate_existing_home())
     chosen = _chosen(inbox, names, every=every)
     inbox.retry(chosen, utc_now)

@@ -46,14 +46,13 @@ if TYPE_CHECKING:
 
 DAYS: Final = 7
 _MOVED: Final = (
-    "SELECT title, old_displayed_date AS was, new_displayed_date AS moved_to, kind "
+    "SELECT title, old_displayed_date_full AS was, new_displayed_date_full AS moved_to "
     "FROM reschedules ORDER BY known_from DESC LIMIT 5"
 )
 _UPCOMING: Final = (
-    "SELECT title, displayed_date, coins FROM upcoming_events "
+    "SELECT title, displayed_date_full AS date, coins FROM upcoming_events "
     "WHERE earliest > now() ORDER BY earliest LIMIT 5"
 )
-_COLUMNS: Final = "DESCRIBE events"
 
 
 def run(
@@ -168,13 +167,14 @@ def _show(summary: dict[str, Any]) -> None:
     show_problems(summary["problems"])
     for note in summary["notes"]:
         people.print(f"Note: {note}", soft_wrap=True)
-    # On the first day nothing moved yet.
-    moved = "rescheduled" in summary["changes"]
     program = name_program(sys.argv[0])
     if summary["warehouse_bytes"]:
+        # On the first day nothing moved yet.
+        moved = "rescheduled" in summary["changes"]
         _answer(program, Path(summary["warehouse"]), _MOVED if moved else _UPCOMING)
-    people.print(f'\nTry: {program} sql "{_UPCOMING if moved else _COLUMNS}"', soft_wrap=True)
-    people.print(f"     {program} ui", soft_wrap=True)
+    people.print(f"\nNext: {program} serve   pages, calendar and API", soft_wrap=True)
+    people.print(f"      {program} ui      schedules and runs in Dagster", soft_wrap=True)
+    people.print(f'      {program} sql "DESCRIBE events"', soft_wrap=True)
 
 
 def name_program(called: str) -> str:

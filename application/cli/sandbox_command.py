@@ -1,15 +1,13 @@
-"""`almanac sandbox`: start the synthetic catalog's server and keep it until Ctrl-C."""
+"""`almanac sandbox`: serve the synthetic catalog until Ctrl-C; manage its keys and endpoints."""
 
-import os
 import threading
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from almanac.command_line import stop_by_signals, wait_until
 from almanac.console import EXIT_INTERRUPTED, Table, fail, people
+from application.cli.account_commands import make_server_app
 from application.cli.options import (
     CorsOption,
     DirOption,
@@ -19,7 +17,6 @@ from application.cli.options import (
     instant_option,
 )
 from application.console import print_json
-from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
 from catalog.sandbox.faults import FAULTS
 from pipeline.settings import read_settings
 
@@ -29,7 +26,12 @@ if TYPE_CHECKING:
 DEFAULT_PORT = 8650
 
 
+sandbox_app = make_server_app()
+
+
+@sandbox_app.callback()
 def sandbox(
+    context: typer.Context,
     port: PortOption = DEFAULT_PORT,
     now: Annotated[
         str | None,
@@ -54,46 +56,23 @@ def sandbox(
             min=0,
             max=86_400,
             help="The minimum seconds between two exports with one key. Default: 0 for the "
-            "sandbox's own keys, 60 for keys from `almanac accounts keys`.",
+            "sandbox's own keys, 60 for keys from `almanac sandbox keys`.",
         ),
     ] = None,
     host: HostOption = "127.0.0.1",
     cors: CorsOption = None,
-    deprecation: Annotated[
-        str | None, typer.Option(help="The value of the header Deprecation in every response.")
-    ] = None,
-    sunset: Annotated[
-        str | None, typer.Option(help="The value of the header Sunset in every response.")
-    ] = None,
-    webhook: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Send webhooks here, as an endpoint of the account `sandbox` on Elite; this host "
-            "and private networks are allowed.",
-        ),
-    ] = None,
-    webhook_secret_file: Annotated[
-        Path | None,
-        typer.Option(
-            help="The file with the signing secret, made if it is absent; by default the secret is "
-            "printed."
-        ),
-    ] = None,
-    webhook_signature: Annotated[
-        SignatureForm, typer.Option(help="The form of the signature.")
-    ] = SIGNATURE_FORMS[0],
     folder: DirOption = None,
     as_json: FirstLineOption = False,
 ) -> None:
     """Serve the service's interface locally, over a synthetic catalog that keeps changing."""
+    folder = folder or read_settings().service_dir
+    if context.invoked_subcommand is not None:
+        context.obj = folder
+        return
     from catalog.sandbox.control import SandboxClock
     from catalog.sandbox.sandbox import DEFAULT_SEED, Sandbox
     from catalog.server.app import ServerOptions
 
-    if webhook is None and webhook_secret_file is not None:
-        fail("--webhook-secret-file needs --webhook URL, which is missing", code=2)
-    secret = None if webhook_secret_file is None else _secret_in(webhook_secret_file)
     try:
         clock = SandboxClock(None if now is None else instant_option("--now", now))
         if tick:
@@ -106,11 +85,9 @@ def sandbox(
             export_interval_s=export_interval,
             host=host,
             port=port,
-            state_dir=folder or read_settings().service_dir,
+            state_dir=folder,
             push_tls=read_settings().network().trust(),
-            options=ServerOptions(
-                cors_origins=tuple(cors or ()), deprecation=deprecation, sunset=sunset
-            ),
+            options=ServerOptions(cors_origins=tuple(cors or ())),
         )
     except ValueError as error:
         fail(str(error), code=2)
@@ -118,13 +95,7 @@ def sandbox(
     stop_by_signals(stop.set)
     box.start()
     try:
-        made = None
-        if webhook is not None:
-            try:
-                made = box.subscribe(webhook, secret=secret, signature=webhook_signature)
-            except TimeoutError as error:
-                fail(str(error))
-        _announce(box, webhook, None if secret else made, as_json=as_json)
+        _announce(box, as_json=as_json)
         wait_until(stop)
     finally:
         box.stop()
@@ -133,31 +104,9 @@ def sandbox(
     raise typer.Exit(EXIT_INTERRUPTED)
 
 
-def _secret_in(file: Path) -> str:
-    """Return the secret of a file, which is made for its owner alone if it is absent."""
-    from catalog.server.webhooks.endpoints import new_secret
-
-    try:
-        with suppress(FileExistsError), open(file, "x", opener=_for_its_owner) as made:
-            made.write(new_secret() + "\n")
-        return file.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        fail(f"the signing secret can't be read from {file}: {reason}")
-
-
-def _for_its_owner(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
-def _announce(box: "Sandbox", webhook: str | None, secret: str | None, *, as_json: bool) -> None:
-    """Print the server's address; with a webhook also its secret, unless the secret is in a file
-    (None)."""
+def _announce(box: "Sandbox", *, as_json: bool) -> None:
     if as_json:
-        shown: dict[str, object] = {"base_url": box.base_url, "keys": dict(box.keys)}
-        if webhook is not None:
-            shown["webhook"] = {"url": webhook} | ({} if secret is None else {"secret": secret})
-        print_json(shown)
+        print_json({"base_url": box.base_url, "keys": dict(box.keys)})
         return
     stopped = "is stopped; advance it with PUT /sandbox/clock"
     how = "runs in real time" if box.clock.running else stopped
@@ -169,10 +118,6 @@ def _announce(box: "Sandbox", webhook: str | None, secret: str | None, *, as_jso
     for plan, key in box.keys.items():
         table.add_row(plan, key)
     people.print(table)
-    if webhook is not None:
-        people.print(f"Webhooks are sent to {webhook}", soft_wrap=True)
-    if secret is not None:
-        people.print(f"Signing secret: {secret}", soft_wrap=True)
     people.print(f"Reference: {box.base_url}/docs", soft_wrap=True)
     example = f"curl -H 'x-api-key: {box.keys['elite']}' '{box.base_url}/v2/events?limit=2'"
     people.print(f"Try: {example}", soft_wrap=True)

@@ -1,4 +1,5 @@
-"""`almanac serve`: the service's interface over the user's own warehouse, until Ctrl-C."""
+"""`almanac serve`: serve the user's own warehouse until Ctrl-C; manage the mirror's keys and
+endpoints."""
 
 import threading
 from functools import partial
@@ -9,8 +10,18 @@ import msgspec
 import typer
 
 from almanac.command_line import stop_by_signals, wait_until
-from almanac.console import EXIT_INTERRUPTED, fail, people
-from application.cli.options import CorsOption, FirstLineOption, PortOption, instant_option
+from almanac.console import EXIT_INTERRUPTED, HomeOption, fail, people
+from application.cli.account_commands import make_server_app
+from application.cli.options import (
+    BasePathOption,
+    CorsOption,
+    DirOption,
+    FirstLineOption,
+    PlanName,
+    PortOption,
+    instant_option,
+    settings_of,
+)
 from application.console import print_json
 from application.web.mirror.mirror import CONTROL_PATH, Mirror
 from application.web.mirror.replay import SPEED_MAX, Replay, ReplayState
@@ -20,29 +31,33 @@ from catalog.server.app import ServerOptions
 from catalog.server.request_guard import is_loopback
 from pipeline.health.warnings import read_health
 from pipeline.home_location import locate_existing_home
-from pipeline.settings import read_settings
 from warehouse.clock import utc_now
 
 DEFAULT_PORT = 8651
 
 
+serve_app = make_server_app()
+
+
+@serve_app.callback()
 def serve(
+    context: typer.Context,
     port: PortOption = DEFAULT_PORT,
     host: Annotated[
         str, typer.Option(help="The address to listen on. All but loopback need a key.")
     ] = "127.0.0.1",
     plan: Annotated[
-        str, typer.Option(help="The plan of requests without a key, on loopback.")
+        PlanName, typer.Option(help="The plan of requests without a key, on loopback.")
     ] = "enterprise",
     replay: Annotated[
         str | None,
         typer.Option(
-            metavar="FROM", help="Replay history from this time (UTC), on a virtual clock."
+            metavar="TIME", help="Replay history from this time (UTC), on a virtual clock."
         ),
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option(metavar="TO", help="The end of the replay; by default the last pull."),
+        typer.Option(metavar="TIME", help="The end of the replay; by default the last pull."),
     ] = None,
     speed: Annotated[
         float | None,
@@ -51,44 +66,45 @@ def serve(
     paused: Annotated[
         bool, typer.Option("--paused", help="Start the replay with a stopped clock.")
     ] = False,
-    folder: Annotated[
-        Path | None,
-        typer.Option("--dir", help="The mirror's folder; by default under ALMANAC_HOME."),
-    ] = None,
+    home: HomeOption = None,
+    folder: DirOption = None,
+    base_path: BasePathOption = "",
     cors: CorsOption = None,
     as_json: FirstLineOption = False,
 ) -> None:
     """Serve pages, calendar and the service's interface: now, as of a time, or in a replay."""
-    if plan not in PLANS:
-        fail(f"there is no plan {plan!r}; the plans are {', '.join(PLANS)}", code=2)
+    settings = settings_of(home)
+    folder = folder or settings.mirror_dir
+    if context.invoked_subcommand is not None:
+        context.obj = folder
+        return
     if replay is None and (until is not None or speed is not None or paused):
-        fail("--until, --speed and --paused are for --replay FROM, which is missing", code=2)
+        fail("--until, --speed and --paused are for --replay TIME, which is missing", code=2)
     if speed is not None and not 0 < speed <= SPEED_MAX:
         form = f"a number above 0, such as 3600, and at most {SPEED_MAX:g}"
         fail(f"--speed {speed:g}: expected {form}", code=2)
     try:
-        options = ServerOptions(cors_origins=tuple(cors or ()))
+        options = ServerOptions(cors_origins=tuple(cors or ()), base_path=base_path)
     except ValueError as error:
         fail(f"--cors: {error}", code=2)
     start = None if replay is None else instant_option("--replay", replay)
     end = None if until is None else instant_option("--until", until)
-    home = locate_existing_home()
-    settings = read_settings()
-    site = partial(WebSite, read_health=lambda: read_health(settings, home, utc_now()))
+    found = locate_existing_home(settings)
+    site = partial(WebSite, read_health=lambda: read_health(settings, found, utc_now()))
     stop = threading.Event()
     stop_by_signals(stop.set)
     replayed = None
     if start is not None:
         replayed = Replay(
-            home.warehouse,
+            found.warehouse,
             start,
             end,
             speed=speed or 1.0,
             on_end=lambda state: _report_end(state, as_json=as_json),
         )
     server = Mirror(
-        home.warehouse,
-        state_dir=folder or settings.mirror_dir,
+        found.warehouse,
+        state_dir=folder,
         replay=replayed,
         host=host,
         port=port,
@@ -97,10 +113,11 @@ def serve(
         site=site if replayed is None else WebSite,
     ).start()
     try:
+        address = server.base_url + base_path
         if as_json:
-            print_json({"base_url": server.base_url})
+            print_json({"base_url": address})
         else:
-            _announce(server, replayed, home.warehouse, host)
+            _announce(address, replayed, found.warehouse, host)
         if replayed is not None and not paused:
             replayed.clock.change(running=True)
         wait_until(stop)
@@ -109,21 +126,19 @@ def serve(
     raise typer.Exit(EXIT_INTERRUPTED)
 
 
-def _announce(server: Mirror, replay: Replay | None, warehouse: Path, host: str) -> None:
+def _announce(address: str, replay: Replay | None, warehouse: Path, host: str) -> None:
     if replay is not None:
         clock = replay.clock
         what = f"Replay of {warehouse} from {clock.start:%FT%TZ} to {clock.until:%FT%TZ}"
-        people.print(f"{what} on {server.base_url}", soft_wrap=True)
-        people.print(f"The clock: curl {server.base_url}{CONTROL_PATH}", soft_wrap=True)
+        people.print(f"{what} on {address}", soft_wrap=True)
+        people.print(f"The clock: curl {address}{CONTROL_PATH}", soft_wrap=True)
     else:
-        people.print(f"Mirror of {warehouse} on {server.base_url}", soft_wrap=True)
-    address, key = server.base_url, ""
+        people.print(f"Mirror of {warehouse} on {address}", soft_wrap=True)
+    key = ""
     if not is_loopback(host):
         # Every address of the machine is not one that a client can use.
         address, key = address.replace("//0.0.0.0:", "//THIS-MACHINE:"), "-H 'x-api-key: KEY' "
-        people.print(
-            "Each request needs a key of this folder: almanac accounts keys create", soft_wrap=True
-        )
+        people.print("Each request needs a key: almanac serve keys create NAME --plan PLAN")
     people.print(f"Pages: {address}/", soft_wrap=True)
     people.print(f"Assistants: {address}/mcp", soft_wrap=True)
     people.print(f"Try: curl {key}'{address}/v2/events?limit=2'", soft_wrap=True)

@@ -19,6 +19,7 @@ import typer
 
 from almanac.command_line import stop_by_signals
 from almanac.console import EXIT_INTERRUPTED, JsonOption, fail, people, warnings
+from application.cli.options import BasePathOption
 from application.console import print_json
 from pipeline.home_location import locate_home, restore_home
 from pipeline.settings import read_settings
@@ -39,9 +40,7 @@ def ui(
     host: Annotated[
         str, typer.Option(help="The address to listen on. The UI has no password.")
     ] = "127.0.0.1",
-    path_prefix: Annotated[
-        str, typer.Option(help="The path of the UI behind a proxy, such as /almanac.")
-    ] = "",
+    base_path: BasePathOption = "",
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Disable all changes in the UI.")
     ] = False,
@@ -62,8 +61,8 @@ def ui(
         fail(f"{url} can't be served: {error.strerror or error}")
     _serve(
         ["dagster", "dev", "--host", host, "--port", str(port)],
-        f"Dagster on {url}{path_prefix}",
-        DAGSTER_WEBSERVER_PATH_PREFIX=path_prefix,
+        f"Dagster on {url}{base_path}",
+        DAGSTER_WEBSERVER_PATH_PREFIX=base_path,
         DAGSTER_WEBSERVER_READ_ONLY=str(read_only),
         # `dg dev`, which Dagster recommends instead, is in a package of its own.
         PYTHONWARNINGS="ignore:Function `dev_command`",

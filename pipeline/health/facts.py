@@ -19,6 +19,7 @@ from typing import Annotated, Any, Final, Literal
 import duckdb
 import msgspec
 
+from almanac.events import STALE_AFTER as STALE_AFTER
 from almanac.reading.attached_file import attach_published
 from almanac.reading.connections import open_memory
 from almanac.reading.named_sql import NamedStatements
@@ -50,8 +51,6 @@ HISTORY_DAYS: Final = 100
 """The days of batches that are read: cancellations are listed for 90 days and then lost."""
 DAILY_FEEDS: Final = frozenset[Feed]({"export", "events", "cancellations", "coins", "categories"})
 """The feeds that are pulled every day. Deliveries and look-ups are not."""
-STALE_AFTER: Final = timedelta(hours=36)
-"""The largest accepted age of the last complete pull of a daily feed: a day and a half."""
 FORGOTTEN_AFTER: Final = timedelta(days=7)
 """A daemon, push or failed run older than this is taken to be abandoned and causes no warning."""
 RUN_NOTE: Final = "runs.json"

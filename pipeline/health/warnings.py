@@ -218,13 +218,13 @@ def damaged(health: Health) -> str | None:
     texts = []
     if health.unreadable:
         texts.append(
-            f"The published file can't be read ({health.unreadable}): almanac replay makes it again"
+            f"The published file can't be read ({health.unreadable}): almanac rebuild makes it new"
         )
     if health.damaged:
         texts.append(
             f"{_count(len(health.damaged), 'batch', 'batches')} damaged in landing and left out, "
             f"the newest {health.damaged[-1]}: almanac batches list shows which file to restore "
-            "from a backup; then run almanac replay"
+            "from a backup; then run almanac rebuild"
         )
     # A merge writes these after the publication.
     if health.outdated and health.published_at and health.at - health.published_at > STUCK_AFTER:

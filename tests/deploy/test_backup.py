@@ -10,7 +10,7 @@ import pytest
 from tests.deploy.page import DEPLOY
 from tests.hangs import HANGS_AFTER_S
 from tests.warehouse.landed_days import history, land
-from warehouse.history.merge import merge, replay
+from warehouse.history.merge import merge, rebuild
 from warehouse.home import Home
 
 
@@ -85,7 +85,7 @@ def test_a_home_restored_from_an_older_backup_continues_without_a_false_version(
     same, late = Home(tmp_path / "same"), Home(tmp_path / "late")
     for restored in (same, late):
         shutil.copytree(folder, restored.root)
-        replay(restored)
+        rebuild(restored)
     for home, days in ((whole, (2, 3)), (same, (2, 3)), (late, (3,))):
         for day in days:
             land(home, day, id="a", title=titles[day])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import typer
+import yaml
 
 from almanac.command_line import list_commands
 from catalog.contract.constants import ACCEPTED_FORMS
@@ -121,6 +122,9 @@ def check(line: str) -> None:
         assert list(ROOT.glob(path.rstrip("/"))), f"{line}: {path}"
     for unit in re.findall(r"almanac-[\w-]+\.(?:service|timer)\b", line):
         assert (DEPLOY / "systemd" / unit).exists(), f"{line}: {unit}"
+    if started := re.search(r"podman-compose.* up -d(.*)", line):
+        services = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))["services"]
+        assert services.keys() >= {*started[1].split()}, line
     for words in almanac_commands(line.replace("--rm mirror", "almanac")):
         parse(words)
 
@@ -132,6 +136,7 @@ def test_a_command_that_does_not_exist_is_noticed() -> None:
         "cp deploy/nothing /etc",
         "podman exec almanac almanac daemon --nothing",
         "podman-compose run --rm mirror status --nothing",
+        "podman-compose -f deploy/compose.yaml up -d almanac",
         "almanac nothing",
         "nothing here",
     ):

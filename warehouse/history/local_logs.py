@@ -1,4 +1,4 @@
-"""This machine's logs of requests and of the quota, as tables. No replay rebuilds the logs.
+"""This machine's logs of requests and of the quota, as tables. A rebuild does not restore the logs.
 
 state/requests/*.jsonl    state/usage.jsonl
 """

@@ -5,7 +5,7 @@
 
 One process merges at a time, under the home's lock. New batches are folded into a copy of the
 published file. If one sorts before the last one folded, all later batches are refolded from the
-newest checkpoint before it, or from an empty file. A replay is the same merge from an empty file.
+newest checkpoint before it, or from an empty file. A rebuild is the same merge from an empty file.
 """
 
 import logging
@@ -151,7 +151,7 @@ def merge(
     return report
 
 
-def replay(
+def rebuild(
     home: Home,
     *,
     step: Step = lambda _: None,
@@ -165,7 +165,7 @@ def replay(
     """
     began = monotonic()
     with home.merge_lock() as waited:
-        report = _merge(home, step, is_replay=True, with_repair=with_repair)
+        report = _merge(home, step, is_rebuild=True, with_repair=with_repair)
     report.waited, report.seconds = waited, monotonic() - began
     return report
 
@@ -176,19 +176,19 @@ def _merge(
     *,
     refold_from: date | None = None,
     with_months: bool = True,
-    is_replay: bool = False,
+    is_rebuild: bool = False,
     with_repair: bool = False,
 ) -> MergeReport:
     """Merge under the lock."""
     step("merge:locked")
     _remove_unfinished(home)
-    published = _read_before(home, is_replay=is_replay)
+    published = _read_before(home, is_rebuild=is_rebuild)
     if with_repair:
         batches = {} if published is None else published.batches
         released = [batch_id for batch_id, batch in batches.items() if batch.released]
         repair_landing(home.landing, released)
         restore_intact_batches(home.landing)
-    plan = plan_merge(home, published, refold_from=refold_from, is_replay=is_replay)
+    plan = plan_merge(home, published, refold_from=refold_from, is_rebuild=is_rebuild)
     report = MergeReport(rebuilt=plan.why_rebuilt, damaged=plan.damaged)
     failed: dict[str, str] = {}
     while plan.is_needed and not report.is_published:
@@ -196,7 +196,7 @@ def _merge(
             _publish_next(home, plan, report, failed, step)
         except (WarehouseError, duckdb.Error) as error:
             if _drop_damaged_base(home, plan):
-                plan = plan_merge(home, published, refold_from=refold_from, is_replay=is_replay)
+                plan = plan_merge(home, published, refold_from=refold_from, is_rebuild=is_rebuild)
                 report.damaged |= plan.damaged
             elif isinstance(error, BatchFailed):
                 # Its earlier deliveries are folded: begin again, without the batch.
@@ -204,9 +204,9 @@ def _merge(
             else:
                 raise
     if home.warehouse.exists():
-        _keep_checkpoints(home, plan, report.days, is_replay=is_replay)
+        _keep_checkpoints(home, plan, report.days, is_rebuild=is_rebuild)
         report.bytes = home.warehouse.stat().st_size
-        report.partitions = _write_partitions(home, with_months=with_months, anew=is_replay)
+        report.partitions = _write_partitions(home, with_months=with_months, anew=is_rebuild)
         step("merge:partitions_written")
     merged = {*plan.merged, *(outcome.manifest.batch_id for outcome in report.outcomes)}
     for batch_id in merged.intersection(home.landing.marked()):
@@ -223,19 +223,19 @@ def _remove_unfinished(home: Home) -> None:
         shared.remove_unfinished(older_than_s=ABANDONED_S)
 
 
-def _read_before(home: Home, *, is_replay: bool) -> PublishedFile | None:
-    """Return the facts of the published file; a replay needs none, so it accepts damage."""
-    if is_replay and home.warehouse.is_dir():
+def _read_before(home: Home, *, is_rebuild: bool) -> PublishedFile | None:
+    """Return the facts of the published file; a rebuild needs none, so it accepts damage."""
+    if is_rebuild and home.warehouse.is_dir():
         shutil.rmtree(home.warehouse)
     if home.warehouse.is_dir():
         raise WarehouseError(
             f"{home.warehouse} is a folder, and must be the published file. Nothing was "
-            "published; move it away, or run `almanac replay`."
+            "published; move it away, or run `almanac rebuild`."
         )
     try:
         return read_published(home.warehouse)
     except duckdb.Error as error:
-        if is_replay:
+        if is_rebuild:
             return None
         raise unreadable_file(home.warehouse, error) from error
 
@@ -457,17 +457,17 @@ def _find_lost(plan: MergePlan, quarantined: Iterable[Outcome]) -> dict[str, str
     }
 
 
-def _keep_checkpoints(home: Home, plan: MergePlan, folded: list[date], *, is_replay: bool) -> None:
+def _keep_checkpoints(home: Home, plan: MergePlan, folded: list[date], *, is_rebuild: bool) -> None:
     """Make the published file the checkpoint of its last day, and remove old checkpoints.
 
     Also without a publication: a merge may have been killed after it published.
     """
     before = None if plan.published is None else plan.published.last_key
-    last = folded[-1:] or ([] if before is None or is_replay else [before[0].date()])
+    last = folded[-1:] or ([] if before is None or is_rebuild else [before[0].date()])
     for day in last:
         checkpoints.link_published(home, day)
     days = set(checkpoints.list_days(home))
-    if is_replay:
+    if is_rebuild:
         days &= set(folded)
     checkpoints.keep_only(home, checkpoints.choose_days(days))
 
@@ -491,6 +491,6 @@ def check(file: NextFile, batch_ids: list[str] | None) -> None:
 
 def _disagreement(message: str) -> WarehouseError:
     return WarehouseError(
-        f"{message}. Nothing was published; the old warehouse is kept. Run `almanac replay`; if it "
-        "recurs, it is a bug in Almanac."
+        f"{message}. Nothing was published; the old warehouse is kept. Run `almanac rebuild`; if "
+        "it recurs, it is a bug in Almanac."
     )

@@ -31,13 +31,13 @@ class MergePlan:
     """The batches to merge, and the base: the file whose copy they are merged into.
 
     `base` None is an empty file. `why_rebuilt` is the reason why the warehouse is rebuilt from
-    landing although no replay was requested. `damaged` has the batches that were set aside.
+    landing although no rebuild was requested. `damaged` has the batches that were set aside.
     """
 
     published: PublishedFile | None
     released: frozenset[str]
     may_lose: bool
-    """Whether a damaged batch that took effect is set aside, as in a replay."""
+    """Whether a damaged batch that took effect is set aside, as in a rebuild."""
     base: Path | None = None
     manifests: list[Manifest] = field(default_factory=list)
     is_needed: bool = False
@@ -63,19 +63,19 @@ class MergePlan:
 
 
 def plan_merge(
-    home: Home, published: PublishedFile | None, *, refold_from: date | None, is_replay: bool
+    home: Home, published: PublishedFile | None, *, refold_from: date | None, is_rebuild: bool
 ) -> MergePlan:
     """List the unmerged batches, and choose the base.
 
     The base is the published file if all new batches sort after its last one; else the newest
     checkpoint before them; else an empty file.
     """
-    why_rebuilt = None if is_replay else _explain_rebuilding(home, published)
-    from_empty = is_replay or published is None or why_rebuilt is not None
+    why_rebuilt = None if is_rebuild else _explain_rebuilding(home, published)
+    from_empty = is_rebuild or published is None or why_rebuilt is not None
     plan = MergePlan(
         published, frozenset(home.landing.released()), from_empty, why_rebuilt=why_rebuilt
     )
-    if is_replay:
+    if is_rebuild:
         _set_aside_lost(home, plan)
     landed = home.landing.batch_ids()
     fresh = _read_manifests(home, plan, _find_fresh(plan, landed))

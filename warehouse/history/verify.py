@@ -1,7 +1,7 @@
 """Verify: compare landing, warehouse and partitions by reading all of them. Changes nothing.
 
-`deep` also reads every checkpoint, replays landing into a temporary folder, and compares every row
-of every table. A finding says what is wrong and what to do.
+`deep` also reads every checkpoint, rebuilds the warehouse in a temporary folder, and compares every
+row of every table. A finding says what is wrong and what to do.
 """
 
 import os
@@ -20,7 +20,7 @@ from warehouse.errors import DamagedBatch, LandingError, WarehouseError
 from warehouse.files.documents import hash_file
 from warehouse.files.locks import describe_holder, try_lock
 from warehouse.history import checkpoints
-from warehouse.history.merge import replay
+from warehouse.history.merge import rebuild
 from warehouse.history.partitions import (
     CHANGES,
     CHANGES_COLUMNS,
@@ -51,7 +51,7 @@ _SQL = Statements(__package__, GROUPS)
 LOCAL = frozenset({"requests", "usage"})
 """Tables made from this machine's logs, not from landing."""
 _NAMED: Final = 3
-_REBUILD: Final = "`almanac replay` rebuilds it"
+_REBUILD: Final = "`almanac rebuild` makes it again"
 _OF_THE_MACHINE: Final = (OSError, MemoryError, duckdb.IOException, duckdb.OutOfMemoryException)
 
 
@@ -72,7 +72,7 @@ class Finding:
 def verify(home: Home, *, deep: bool = False) -> Iterator[Finding]:
     """Yield the findings one by one, under the merge lock.
 
-    A home that this user can't write to is verified too, and a replay of it is made elsewhere.
+    A home that this user can't write to is verified too, and a rebuild of it is made elsewhere.
 
     Raises:
         WarehouseError: the disk or memory is too small for a check; or a merge runs for longer
@@ -118,7 +118,7 @@ def _check_warehouse(home: Home, has_batches: bool, *, deep: bool) -> Iterator[F
     if deep:
         yield _check_checkpoints(home, published)
         yield _check_released(home, published)
-        yield from _check_replay(home, published)
+        yield from _check_rebuild(home, published)
 
 
 @contextmanager
@@ -284,7 +284,7 @@ def _check_landing(home: Home, manifests: list[Manifest]) -> Finding:
         elif None not in hashes and hash_file(path) not in hashes:
             wrong.append(
                 f"{path.name} has other bytes than were landed, with the same content; `almanac "
-                "replay` rewrites it"
+                "rebuild` rewrites it"
             )
     ids = {manifest.batch_id for manifest in manifests} | home.landing.damaged().keys()
     for name in storage.names("batches"):
@@ -309,9 +309,9 @@ def _find_changed_markers(home: Home) -> Iterator[str]:
             name = f"{root.name}/{path.name}"
             try:
                 if path.read_bytes() != MARKER:
-                    yield f"{name} was changed since it was written; `almanac replay` repairs it"
+                    yield f"{name} was changed since it was written; `almanac rebuild` repairs it"
             except OSError as error:
-                yield f"{name} can't be read: {error.strerror}; `almanac replay` repairs it"
+                yield f"{name} can't be read: {error.strerror}; `almanac rebuild` repairs it"
 
 
 def _check_released(home: Home, published: PublishedFile | None) -> Finding:
@@ -323,7 +323,7 @@ def _check_released(home: Home, published: PublishedFile | None) -> Finding:
     unknown = sorted(now - folded.keys() - home.landing.damaged().keys())
     wrong = [
         f"released/{batch_id}.json is missing, and {batch_id} was merged as released; "
-        "`almanac replay` restores it"
+        "`almanac rebuild` restores it"
         for batch_id in sorted(folded)
         if folded[batch_id] and batch_id not in kept
     ]
@@ -356,42 +356,42 @@ def _check_stamp(home: Home, manifests: list[Manifest]) -> Finding:
     return Finding("home.json names the source of the batches", len(manifests), wrong)
 
 
-def _check_replay(home: Home, published: PublishedFile) -> Iterator[Finding]:
-    """Replay the batches that took effect beside the home, and compare table by table."""
+def _check_rebuild(home: Home, published: PublishedFile) -> Iterator[Finding]:
+    """Rebuild the batches that took effect beside the home, and compare table by table."""
     parent = home.state if _is_writable(home) else own_folder()
     with tempfile.TemporaryDirectory(prefix="almanac-verify-", dir=parent) as folder:
-        replayed = Home(Path(folder))
-        # Not the pending markers: the replay would remove them.
+        rebuilt = Home(Path(folder))
+        # Not the pending markers: the rebuild would remove them.
         for part in ("bodies", "batches"):
-            link = replayed.root / "landing" / part
+            link = rebuilt.root / "landing" / part
             link.parent.mkdir(exist_ok=True)
             link.symlink_to((home.root / "landing" / part).resolve())
         for batch_id, batch in published.batches.items():
             if batch.released:
-                replayed.landing.storage.put(f"released/{batch_id}.json", MARKER)
+                rebuilt.landing.storage.put(f"released/{batch_id}.json", MARKER)
         landed = {*home.landing.damaged(), *home.landing.batch_ids()}
         for batch_id in landed - published.batches.keys():
-            replayed.landing.set_aside(batch_id, "it did not take effect yet")
+            rebuilt.landing.set_aside(batch_id, "it did not take effect yet")
         try:
-            replay(replayed, with_repair=False)
+            rebuild(rebuilt, with_repair=False)
         except (*_OF_THE_MACHINE, WarehouseError) as error:
             if _is_of_the_machine(error):
                 raise _unfinished(error) from error
-            yield Finding("landing can be replayed", 1, [str(error)])
+            yield Finding("the warehouse can be rebuilt", 1, [str(error)])
             return
         with _opened(home) as connection:
-            for alias, path in (("published", home.warehouse), ("replayed", replayed.warehouse)):
+            for alias, path in (("published", home.warehouse), ("rebuilt", rebuilt.warehouse)):
                 attach_published(connection, path, alias)
             for table in TABLES:
                 if table.name not in LOCAL:
-                    # The places of versions tell the order of merges, which a replay does not.
+                    # The places of versions tell the order of merges, which a rebuild does not.
                     names = [name for name in table.names if name != "published_seq"]
                     query = _SQL["compare_rows"].replace("{table}", f'"{table.name}"')
                     query = query.replace("{columns}", ddl.column_list(names))
                     ((rows, extra, lacking),) = connection.execute(query).fetchall()
                     found = f"{extra} rows are only there, {lacking} are missing; {_REBUILD}"
                     wrong = [found] if extra or lacking else []
-                    yield Finding(f"{table.name} matches a replay", int(rows), wrong)
+                    yield Finding(f"{table.name} matches a rebuild", int(rows), wrong)
 
 
 def _is_of_the_machine(error: BaseException | None) -> bool:
@@ -405,6 +405,6 @@ def _unfinished(error: Exception) -> WarehouseError:
     why = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return WarehouseError(
         f"a check could not be finished: {why}. The home may be intact: the machine has too little "
-        "disk or memory for the check, which replays landing into a temporary folder. "
+        "disk or memory for the check, which rebuilds the warehouse in a temporary folder. "
         "Free space, then run `almanac verify --deep` again. Nothing was changed."
     )

@@ -6,7 +6,7 @@
 The file has the tables that people read (schema `main`), what the next merge needs (`state`), and
 internal macros and facts (`_almanac`). A killed merge leaves a next file, which the next merge
 removes. DuckDB's blocks have checksums: a damaged file can't be opened or read, and `almanac
-replay` rebuilds it.
+rebuild` makes it again.
 """
 
 import hashlib
@@ -178,7 +178,7 @@ def unreadable_file(path: Path, why: duckdb.Error | str) -> WarehouseError:
     """Return the error for a file that DuckDB can't read."""
     return WarehouseError(
         f"{path} can't be read: {str(why).splitlines()[0]}. It is damaged, or another program "
-        "writes to it. Nothing was lost; `almanac replay` rebuilds it from landing."
+        "writes to it. Nothing was lost; `almanac rebuild` makes it again from landing."
     )
 
 

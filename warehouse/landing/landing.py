@@ -9,9 +9,9 @@
     landing/journal/                 pulls in progress (journal.py)
 
 A body has a zstd frame per page, so that readers can take one page, or all pages as one stream.
-Everything else can be rebuilt from landing without a request. A replay rewrites markers, and bodies
-whose content is intact (`repair_landing`). `import_export` lands archived files: their rows are
-marked as attested, since the user states the times.
+Everything else can be rebuilt from landing without a request. A rebuild rewrites markers, and
+bodies whose content is intact (`repair_landing`). `import_export` lands archived files: their
+rows are marked as attested, since the user states the times.
 """
 
 import filecmp
@@ -51,7 +51,7 @@ _DAY = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])", re.ASCII
 _BATCH_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[a-z]+-[0-9a-f]{12}", re.ASCII)
 _LEVEL: Final = 3
 CHUNK_BYTES: Final = 1 << 20
-_NO_COVERAGE = "imported without --covers-from and --covers-to, so the batch makes no event missing"
+_NO_COVERAGE = "imported without --from and --to, so the batch makes no event missing"
 
 
 class _Why(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,7 +118,7 @@ class Landing:
             why = error.strerror if isinstance(error, OSError) else error
             raise DamagedBatch(
                 f"batch {batch_id}: its manifest can't be read: {why}. Restore {name} of landing "
-                "from a backup; `almanac replay` continues without it."
+                "from a backup; `almanac rebuild` continues without it."
             ) from error
         return manifest
 
@@ -176,7 +176,7 @@ class Landing:
         return self.marked("released")
 
     def release(self, batch_id: str) -> None:
-        """Trust a batch: the next merge and every replay fold it.
+        """Trust a batch: the next merge and every rebuild fold it.
 
         Raises:
             LandingError: there is none with that id.
@@ -230,13 +230,13 @@ class Landing:
             why = error.strerror if isinstance(error, OSError) else error
             raise DamagedBatch(
                 f"batch {manifest.batch_id}: its body can't be read: {why}. Restore {path.name} "
-                "of landing from a backup; `almanac replay` continues without it."
+                "of landing from a backup; `almanac rebuild` continues without it."
             ) from error
         if digest.hexdigest() != manifest.sha256:
             raise DamagedBatch(
                 f"batch {manifest.batch_id}: its body has the sha256 {digest.hexdigest()}, "
                 f"expected {manifest.sha256}. Restore {path.name} of landing from a backup; "
-                "`almanac replay` continues without it."
+                "`almanac rebuild` continues without it."
             )
 
     def check(self, manifest: Manifest) -> None:
@@ -449,7 +449,7 @@ def lost_batch(batch_id: str) -> DamagedBatch:
     """Return the error for a batch that took effect and is missing from landing."""
     return DamagedBatch(
         f"batch {batch_id}: its manifest is missing from landing. Restore {batch_id}.json from a "
-        "backup; `almanac replay` continues without it."
+        "backup; `almanac rebuild` continues without it."
     )
 
 

@@ -16,36 +16,17 @@ from warehouse.clock import utc_now
 from warehouse.history import merge as merging
 from warehouse.home import Home
 
-EVERY = [
-    *(
-        ("status",),
-        ("sql", "SELECT 1"),
-        ("audit", "x.csv"),
-        ("changes",),
-        ("merge",),
-        ("replay",),
-        ("verify",),
-    ),
-    *(("batches", "list"), ("batches", "list", "x"), ("batches", "release", "x")),
-    ("batches", "dismiss", "x"),
-    *(("inbox", "list"), ("inbox", "retry", "x")),
-    *(("inbox", "dismiss", "x"), ("receive",)),
-    *(
-        ("import", "x.csv", "--content-at", "2026-01-01"),
-        ("accounts", "keys", "list"),
-        ("run",),
-        ("ui",),
-    ),
-    ("daemon",),
-    *(("watch", "--once"), ("report",)),
-]
 ON_A_HOME = [
-    *(("sql", "SELECT 1"), ("changes",), ("merge",), ("replay",), ("verify",)),
+    *(("sql", "SELECT 1"), ("changes",), ("merge",), ("rebuild",), ("verify",)),
     *(("batches", "list"), ("batches", "list", "x"), ("batches", "release", "x")),
-    *(("batches", "dismiss", "x"), ("audit", "x.csv"), ("watch", "--once")),
+    *(("batches", "dismiss", "x"), ("audit", "x.csv"), ("changes", "--follow", "--once")),
     ("report",),
     *(("inbox", "list"), ("inbox", "retry", "x")),
     ("inbox", "dismiss", "x"),
+]
+EVERY = [
+    *(*ON_A_HOME, ("status",), ("receive",), ("serve", "keys", "list"), ("run",), ("ui",)),
+    *(("import", "x.csv", "--content-at", "2026-01-01"), ("daemon",)),
 ]
 
 

@@ -90,6 +90,12 @@ def test_a_run_is_of_the_machines_day_and_says_so_where_the_services_date_is_imp
     assert "sent no plausible Date" in almanac("doctor", code=1, **ran.given).output
 
 
+def test_a_run_ends_with_the_next_commands(ran: FinishedRun) -> None:
+    next_ones = ran.output.splitlines()[-3:]
+    assert next_ones[0] == "Next: almanac serve   pages, calendar and API"
+    assert [line.split()[:2] for line in next_ones[1:]] == [["almanac", "ui"], ["almanac", "sql"]]
+
+
 def test_a_run_without_a_terminal_prints_its_progress_in_plain_lines(ran: FinishedRun) -> None:
     lines = [line for line in ran.progress if re.search(r"\.\.\. \(\d+ s\)$", line)]
     assert lines[0].startswith("Opening the home and the service ... ("), lines

@@ -60,20 +60,10 @@ def test_csv_goes_into_the_file_that_output_is_redirected_to(
     assert link.is_symlink()
 
 
-@pytest.mark.parametrize(
-    ("sql", "why"),
-    [
-        (
-            "SELECT levenshtein(repeat('a', 500000), repeat('b', 500000))",
-            "it took longer than 0.5 s",
-        ),
-        ("SELECT repeat('x', 1000000000) FROM range(100)", "the query was stopped"),
-    ],
-)
-def test_a_query_that_takes_too_long_or_too_much_memory_ends_in_one_line(
-    home: Path, tmp_path: Path, sql: str, why: str
-) -> None:
+def test_a_query_that_takes_too_long_ends_in_one_line(home: Path, tmp_path: Path) -> None:
+    """The limit of its memory: tests/almanac/test_command_line.py."""
     limits = {"ALMANAC_SQL_TIMEOUT_S": "0.5"}
+    sql = "SELECT levenshtein(repeat('a', 500000), repeat('b', 500000))"
     done = subprocess.run(
         [*WITH_LITTLE_GRACE, "sql", "--memory", "200MB", sql],
         cwd=tmp_path,
@@ -84,7 +74,7 @@ def test_a_query_that_takes_too_long_or_too_much_memory_ends_in_one_line(
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("almanac: ")
-    assert why in done.stderr
+    assert "it took longer than 0.5 s" in done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -155,9 +145,7 @@ def test_the_end_of_its_name_tells_the_format_of_a_file(
         (("SELECT 1\\G", "-o", "a.csv"), "leave out --format and --output"),
         (("SELECT 1", "-F", "parquet"), "parquet needs a file"),
         (("SELECT 1", "-f", "q.sql"), "expected one statement"),
-        ((), "expected one statement"),
         (("-f", "csv"), "the format is --format or -F"),
-        (("SELECT $a", "--param", "a"), "expected NAME=TEXT"),
     ],
 )
 def test_words_that_contradict_are_refused(
@@ -187,7 +175,7 @@ def test_parameters_are_bound_as_text_also_in_macros(almanac: Almanac, home: Pat
         assert text in done.stdout
     early = ("--param", "ts=2001-01-01", "--param", "name=a=b")
     for words, why in (
-        ((), "the parameter $a has no value: --param a=VALUE"),
+        ((), "the parameter $a has no value. On the command line --param a=VALUE"),
         (("--param", "a=1", "--param", "b=2"), "the statement has no parameter $b"),
     ):
         assert why in almanac("sql", "SELECT $a", *words, code=1, home=str(home)).stderr
@@ -205,19 +193,3 @@ def test_parameters_are_bound_as_text_also_in_macros(almanac: Almanac, home: Pat
 )
 def test_people_see_rounded_numbers(number: float, shown: str) -> None:
     assert format_number(number) == shown
-
-
-def test_a_pipe_that_is_closed_early_ends_the_query_quietly(home: Path, tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [*ALMANAC, "sql", MANY],
-        cwd=tmp_path,
-        env={**environment(home), "FORCE_COLOR": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert process.stdout.readline() == b"a\tb\n"
-        process.stdout.close()
-        assert without_steps(process.stderr.read().decode()) == ""
-        process.wait(HANGS_AFTER_S)

@@ -41,26 +41,6 @@ def ended(program: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-BEFORE_A_COMMAND = {
-    "while the words are parsed": "m = main.PlainGroup; name = 'parse_args'",
-    "before the command": "import pipeline.secrecy as m; name = 'find_cautions'",
-}
-
-
-@pytest.mark.parametrize("moment", BEFORE_A_COMMAND)
-def test_a_signal_before_a_command_runs_ends_in_one_line(moment: str) -> None:
-    done = ended(
-        "import almanac.command_line as main\n"
-        f"{BEFORE_A_COMMAND[moment]}\n"
-        "def interrupted(*args, **kwargs): os.kill(os.getpid(), signal.SIGTERM); time.sleep(20)\n"
-        "setattr(m, name, interrupted)\n"
-        "sys.argv = ['almanac', 'status']\n"
-        "main.main()\n"
-    )
-    assert (done.returncode, done.stdout) == (130, "")
-    assert "interrupted" in done.stderr and done.stderr.count("\n") == 1
-
-
 def test_a_signal_that_does_not_interrupt_the_wait_still_ends_it() -> None:
     """As one does that arrives just before the main thread waits, or in another thread."""
     done = ended(
@@ -295,7 +275,15 @@ def test_a_signal_during_an_import_ends_in_one_line(
         "seen = []\n"
         "sys.addaudithook(interrupt)\n"
     )
-    words = {"sql": ("sql", "SELECT 1"), "run": ("run", "--days", "1")}.get(command, (command,))
+    words = {"run": ("run", "--days", "1")}.get(command, (command,))
     done = started(tmp_path, program, *words)
     assert (done.returncode, done.stdout) == (130, ""), done.stderr
     assert "nterrupted" in done.stderr and without_steps(done.stderr).count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("former", "now"), [("replay", "rebuild"), ("watch", "changes --follow"), ("digest", "--post")]
+)
+def test_command_of_an_earlier_build_names_what_replaces_it(former: str, now: str) -> None:
+    done = CliRunner().invoke(app, [former, "--help"])
+    assert (done.exit_code, now in done.stderr) == (2, True)

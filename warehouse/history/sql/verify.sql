@@ -39,8 +39,8 @@ SELECT
 -- Placeholders: table, columns.
 WITH
     published_rows AS (SELECT {columns} FROM published.main.{table}),
-    replayed_rows AS (SELECT {columns} FROM replayed.main.{table})
+    rebuilt_rows AS (SELECT {columns} FROM rebuilt.main.{table})
 SELECT
     (SELECT count(*) FROM published_rows),
-    (SELECT count(*) FROM (FROM published_rows EXCEPT ALL FROM replayed_rows)),
-    (SELECT count(*) FROM (FROM replayed_rows EXCEPT ALL FROM published_rows));
+    (SELECT count(*) FROM (FROM published_rows EXCEPT ALL FROM rebuilt_rows)),
+    (SELECT count(*) FROM (FROM rebuilt_rows EXCEPT ALL FROM published_rows));

@@ -38,7 +38,7 @@ SELECT
     []::VARCHAR[] AS changed_fields,
     _almanac.earliest(date, date_precision, is_estimated) AS earliest,
     _almanac.latest(date, date_end, date_precision, earliest) AS latest,
-    _almanac.displayed_date_full(displayed_date, date, date_end) AS displayed_date_full
+    _almanac.displayed_date_full(displayed_date, date, date_end, date_precision, earliest) AS displayed_date_full
 FROM (
     SELECT
         w.event_id, w.observed_at, w.content_md5, w.row_md5,
@@ -119,7 +119,7 @@ SELECT
     unknown_of(known) AS unknown_fields,
     _almanac.earliest(date, date_precision, is_estimated) AS earliest,
     _almanac.latest(date, date_end, date_precision, earliest) AS latest,
-    _almanac.displayed_date_full(displayed_date, date, date_end) AS displayed_date_full,
+    _almanac.displayed_date_full(displayed_date, date, date_end, date_precision, earliest) AS displayed_date_full,
     list_filter([
         if(moved, 'rescheduled', NULL),
         if(flipped AND NOT is_estimated, 'made_exact', NULL),
