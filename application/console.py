@@ -1,15 +1,14 @@
 """The output of the application's commands: JSON, progress, waits, and errors in one line."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.text import Text
 
-from almanac.console import people, show_steps, warnings
-from almanac.safe_text import escape_json, fit_encoding, plain_line
+from almanac.console import people, show_rows, show_steps, warnings
+from almanac.safe_text import escape_json
 from resources import waits
 from warehouse import merge_progress
 
@@ -17,10 +16,9 @@ if TYPE_CHECKING:
     from warehouse.batch_problems import BatchProblem
 
 
-def fold_cell(*lines: object) -> Text:
-    """Return a cell of these lines, each wrapped instead of truncated."""
-    text = "\n".join(plain_line(str(line)) for line in lines)
-    return Text(fit_encoding(text, people.encoding), overflow="fold")
+def show_records(records: Sequence[Mapping[str, Any]], *columns: str) -> None:
+    """Print some fields of records as a table, or vertically if a row does not fit."""
+    show_rows(columns, [[record[name] for name in columns] for record in records], vertical=None)
 
 
 def print_json(value: Any) -> None:

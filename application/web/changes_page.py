@@ -1,35 +1,36 @@
-"""The page of changes in a period, by kind, with plots of moves and lead times."""
+"""The page of changes: what became known in a period, as one timeline."""
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from itertools import groupby
 from math import ceil
 from typing import Any, Final
 
-from almanac.digest import IN_ORDER, TITLES, place_values, show_days
+from starlette.responses import Response
+
+from almanac.digest import FLOOD, IN_ORDER, TITLES, list_other_fields, place_values, show_days
 from almanac.errors import InvalidArgument
-from almanac.events import BANDS, make_impact_values, read_known_at
+from almanac.events import read_choices, read_known_at
 from almanac.reading.named_sql import NamedStatements
 from almanac.safe_text import cut_line, format_number
 from almanac.timestamps import subtract_time
-from application.web.charts import BarChart, BarSeries
-from application.web.pages import SiteRequest, read_coin_filter, render
-from application.web.upcoming_page import (
-    find_coin_labels,
-    list_categories,
-    read_category,
+from application.web.filters import (
+    FILTERS,
+    describe_filters,
+    label_coins,
+    make_bar,
     read_choice,
-    read_impact,
+    read_filters,
     read_page,
+    split_list,
 )
+from application.web.pages import FILE_ROWS, SiteRequest, render, table_file
 
 _SQL = NamedStatements("application.web")
-PARAMETERS: Final = ("last", "since", "until", "kind", "coin", "category", "impact", "page")
+PARAMETERS: Final = (*FILTERS, "kinds", "last", "since", "until", "page", "format")
 ON_A_PAGE: Final = 50
-SHOWN_OF_A_KIND: Final = 10
-"""Changes of a kind that the page of all kinds shows, before a link to all of them."""
-_FLOOD: Final = 20
-"""More events than this that were only revealed are a count: a first pull reveals all there are."""
-_LAST: Final = {"pull": "Since the last pull", "1d": "24 hours", "7d": "7 days", "30d": "30 days"}
+_IN_A_REPORT: Final = 300
+_LAST: Final = {"pull": "pull", "1d": "24 hours", "7d": "7 days", "30d": "30 days"}
 _LAST_DEFAULT: Final = "7d"
 _DATED: Final = ("rescheduled", "made_exact", "made_estimated")
 _MOVES: Final = {
@@ -37,108 +38,72 @@ _MOVES: Final = {
     "pulled_in": "earlier",
     "refined": "more precise",
     "loosened": "less precise",
-    "time_only": "another time, same start day or period",
-    "end_only": "only the end moved",
-}
-_CATEGORIES_MAX: Final = 12
-_LEADS: Final = {
-    0: "0",
-    1: "1–2",
-    3: "3–7",
-    8: "8–14",
-    15: "15–30",
-    31: "31–90",
-    91: "91–365",
-    366: "366+",
+    "time_only": "another time",
+    "end_only": "the end moved",
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ChangesSection:
-    """The changes of one kind: how many there are, and those that are shown."""
-
-    kind: str
-    changes: int
-    events: int
-    rows: list[dict[str, Any]]
-
-    @property
-    def title(self) -> str:
-        return TITLES[self.kind]
-
-    @property
-    def is_dated(self) -> bool:
-        return self.kind in _DATED
-
-    @property
-    def has_values(self) -> bool:
-        """Whether a change has an old and a new value, not only field names."""
-        return self.is_dated or self.kind in ("rescored", "restored")
-
-
-def show_changes(request: SiteRequest, places: tuple[int, int] | None = None) -> str:
+def show_changes(request: SiteRequest, places: tuple[int, int] | None = None) -> str | Response:
     """Return the page of the changes that became known in a period, until the time of knowledge.
 
     `places` selects what was published after one place of the feed, until another, instead.
     """
     last, since, until = _read_period(request)
-    kind = request.text("kind")
-    if kind is not None and kind not in IN_ORDER:
-        raise InvalidArgument(f"kind={cut_line(kind, 40)!r}; expected {', '.join(IN_ORDER)}")
-    page = read_page(request)
-    category = read_category(request, [])
-    filters = {
-        **{"since": since, "until": until, **place_values(places)},
-        "coins": read_coin_filter(request),
-        "categories": None if category is None else [category.lower()],
-        **make_impact_values(read_impact(request)),
-    }
-    counts = {row["kind"]: row for row in request.reader.rows(_SQL["count_changes"], filters)}
-    found = [name for name in IN_ORDER if name in counts]
-    is_flood = counts.get("revealed", {"events": 0})["events"] > _FLOOD
-    listed = [kind] if kind else [name for name in found if name != "revealed" or not is_flood]
-    total = counts[kind]["changes"] if kind in counts else 0
-    pages = ceil(total / ON_A_PAGE) if kind else 1
+    kinds = read_choices(split_list(request.text("kinds")), "kinds", IN_ORDER)
+    form, page, filters = request.text("format"), read_page(request), read_filters(request)
+    prepare_changes(request)
+    rows_of = request.reader.rows
+    values = {**filters.values, "since": since, "until": until, **place_values(places)}
+    found = {row["kind"]: row["changes"] for row in rows_of(_SQL["count_changes"], values)}
+    is_flood = kinds is None and found.get("revealed", 0) > FLOOD
+    listed = kinds or [kind for kind in IN_ORDER if not (is_flood and kind == "revealed")]
+    total = sum(found.get(kind, 0) for kind in listed)
+    most = _IN_A_REPORT if request.is_report else ON_A_PAGE
+    pages = ceil(total / most)
     if page > max(pages, 1):
         raise InvalidArgument(f"page={page}: there are fewer pages. Begin with the first.")
-    limit = ON_A_PAGE if kind or request.is_report else SHOWN_OF_A_KIND
-    rows = _list_changes(request, filters, listed, skip=(page - 1) * limit, limit=limit)
-    sections = [
-        ChangesSection(
-            name,
-            counts[name]["changes"],
-            counts[name]["events"],
-            [row for row in rows if row["kind"] == name],
-        )
-        for name in found
-        if kind in (None, name)
-    ]
+    skip, limit = (0, FILE_ROWS) if form else ((page - 1) * most, most)
+    values |= {"kinds": listed, "skip": skip, "limit": limit}
+    rows = rows_of(_SQL["list_changes"], values)
+    if form:
+        inner = ("change_kinds", "changed_fields", "impact_step")
+        rows = [{name: row[name] for name in row if name not in inner} for row in rows]
+        return table_file(request, form, "changes", rows)
+    label_coins(request, rows)
+    for row in rows:
+        row["fields"] = list_other_fields([row])
+    named = [TITLES[kind].lower() for kind in kinds or ()]
+    span = f"{since:%d %b %Y} to {until:%d %b %Y}"
+    named.append(f"last {_LAST[last]}" if last else span)
     return render(
         "changes.html",
         request,
-        title="What changed",
+        title=f"{describe_filters(request, filters) or 'Changes'}: {', '.join(named)}",
+        heading="What changed",
         last=last,
         lasts=_LAST,
         since=since,
         until=until,
-        kind=kind,
-        kinds=TITLES,
-        counts=[(name, counts[name]) for name in found],
-        sections=sections,
+        chips=_list_chips(request, found, kinds),
+        titles=TITLES,
+        dated=_DATED,
+        describe_move=describe_move,
+        days=[(day, list(of_day)) for day, of_day in groupby(rows, key=_day)],
+        flood=found["revealed"] if is_flood else 0,
+        total=total,
         page=page,
         pages=pages,
-        on_a_page=ON_A_PAGE,
-        total=total,
-        category=category,
-        categories=sorted({*list_categories(request), *([category] if category else [])}),
-        bands=BANDS,
-        charts=[] if kind else _draw(request, filters, counts),
-        has_filter=any(request.text(name) for name in ("coin", "category", "impact", "kind")),
+        bar=make_bar(request, filters),
     )
 
 
+def prepare_changes(request: SiteRequest) -> None:
+    """Make the table `page_changes` of the publication, if it is not there."""
+    request.reader.prepare("page_changes", _SQL["page_changes"])
+
+
 def _read_period(request: SiteRequest) -> tuple[str | None, datetime, datetime]:
-    """Return the name of the period, None if the request has times, its start and its end."""
+    """Return the name of the period, None if the request has its start; its start and its end."""
     until = read_known_at(request.reader, request.text("until") or request.moment, "until")
     if until > request.moment:
         raise InvalidArgument(
@@ -152,90 +117,45 @@ def _read_period(request: SiteRequest) -> tuple[str | None, datetime, datetime]:
             raise InvalidArgument(f"since={cut_line(given, 40)!r} is after the end of the period")
         return None, since, until
     last = read_choice(request, "last", _LAST, _LAST_DEFAULT)
-    if last == "pull":
-        (row,) = request.reader.rows(_SQL["previous_pull"], {"at": until})
-        since = row["observed_at"] or request.pulls.first or until
-        return last, since, until
-    return last, subtract_time(until, timedelta(days=int(last.removesuffix("d")))), until
+    if last != "pull":
+        return last, subtract_time(until, timedelta(days=int(last.removesuffix("d")))), until
+    if request.text("until"):
+        raise InvalidArgument("last=pull ends at the time of knowledge; leave out until")
+    return last, request.pulls.previous or request.pulls.first or until, until
 
 
-def _list_changes(
-    request: SiteRequest, filters: dict[str, Any], kinds: list[str], *, skip: int, limit: int
-) -> list[dict[str, Any]]:
-    if not kinds:
-        return []
-    values = {**filters, "kinds": kinds, "skip": skip, "limit": limit}
-    rows = request.reader.rows(_SQL["list_changes"], values)
-    labels = find_coin_labels(request, {coin for row in rows for coin in row["coins"] or ()})
-    for row in rows:
-        row["coin_labels"] = [(coin, labels.get(coin, coin)) for coin in row["coins"] or ()]
-        row["shift"] = describe_shift(row)
-    return rows
+def _list_chips(
+    request: SiteRequest, found: Mapping[str, int], kinds: Sequence[str] | None
+) -> list[tuple[str, int, bool, str]]:
+    """Return title and changes of each kind, whether it is chosen, and the address that changes
+    that."""
+    chosen = set(kinds or ())
+    return [
+        (
+            TITLES[kind],
+            found.get(kind, 0),
+            kind in chosen,
+            request.again(kinds=",".join(each for each in IN_ORDER if each in chosen ^ {kind})),
+        )
+        for kind in IN_ORDER
+        if kind in found or kind in chosen
+    ]
 
 
-def describe_shift(row: dict[str, Any]) -> str:
-    """Return how a date moved: the kind of move, and the number of days if it is known."""
-    if row["move"] is None:
-        return ""
-    kind = _MOVES[row["move"]]
+def describe_move(row: Mapping[str, Any]) -> str:
+    """Return how a date moved: by how many days, or the kind of move if that is not known."""
     days, least, most = row["shift_days"], row["least_shift_days"], row["most_shift_days"]
-    if row["move"] in ("time_only", "end_only"):
-        return kind
+    if row["move"] in (None, "end_only"):
+        return _MOVES.get(row["move"], "")
     if days:
-        return f"{kind}, by {show_days(abs(days))}"
-    if days is None and least is not None and most is not None:
-        if least > 0:
-            return f"{kind}, by {format_number(least)} to {show_days(most)}"
-        if most < 0:
-            return f"{kind}, by {format_number(-most)} to {show_days(-least)}"
-    return kind
+        return f"{show_days(abs(days))} {'later' if days > 0 else 'earlier'}"
+    if days is None and least is not None and most is not None and least * most > 0:
+        first, last = sorted((abs(least), abs(most)))
+        way = "later" if least > 0 else "earlier"
+        return f"{format_number(first)} to {show_days(last)} {way}"
+    return _MOVES[row["move"]]
 
 
-def _draw(
-    request: SiteRequest, filters: dict[str, Any], counts: dict[str, dict[str, Any]]
-) -> list[BarChart]:
-    charts = []
-    if "rescheduled" in counts:
-        charts.append(_draw_moves(request.reader.rows(_SQL["count_moves"], filters)))
-    if "created" in counts:
-        values = {**filters, "steps": list(_LEADS)}
-        charts.append(_draw_lead_times(request.reader.rows(_SQL["count_lead_times"], values)))
-    return charts
-
-
-def _draw_moves(rows: list[dict[str, Any]]) -> BarChart:
-    shown, left = rows[:_CATEGORIES_MAX], len(rows) - _CATEGORIES_MAX
-    more = f" The {_CATEGORIES_MAX} categories with the most; {left} more have some." * (left > 0)
-    columns = {
-        "slipped": ("Later", "c2"),
-        "pulled_in": ("Earlier", "c1"),
-        "other_precision": ("More or less precise", "c4"),
-        "same_start": ("Only time of day or end", "c5"),
-    }
-    return BarChart(
-        name="moves",
-        question="Which categories had dates that moved?",
-        description=f"Changes of a date in this period; an event counts in each of its "
-        f"categories.{more}",
-        label="Category",
-        labels=[row["category"] for row in shown],
-        series=[
-            BarSeries(name, colour, [row[column] for row in shown])
-            for column, (name, colour) in columns.items()
-        ],
-    )
-
-
-def _draw_lead_times(rows: list[dict[str, Any]]) -> BarChart:
-    events = {row["least"]: row["events"] for row in rows}
-    apart = events.get(None, 0)
-    left_out = f" {apart:,} more have no exact date." if apart else ""
-    return BarChart(
-        name="leads",
-        question="How long before its date is an event announced?",
-        description="Events announced in this period with an exact date, by the days from the "
-        f"announcement to the date.{left_out}",
-        label="Days from the announcement to the date",
-        labels=list(_LEADS.values()),
-        series=[BarSeries("Events", "c1", [events.get(least, 0) for least in _LEADS])],
-    )
+def _day(row: Mapping[str, Any]) -> date:
+    known_from: datetime = row["known_from"]
+    return known_from.astimezone(UTC).date()

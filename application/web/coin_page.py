@@ -1,76 +1,111 @@
-"""The list of coins, and the page of one coin: its events, and what changed lately."""
+"""The list of coins, the page of one coin with its events, and the search over events and coins."""
 
 from math import ceil
 from typing import Any, Final
 from urllib.parse import quote
 
-from almanac.digest import TITLES
+from starlette.responses import RedirectResponse, Response
+
+from almanac.coins import find_coins
 from almanac.errors import InvalidArgument
 from almanac.reading.named_sql import NamedStatements
 from almanac.safe_text import cut_line
-from application.web.pages import PageProblem, SiteRequest, coin_problems, format_moment, render
-from application.web.upcoming_page import prepare_events, read_page
+from application.web.filters import read_choice, read_events, read_filters, read_page
+from application.web.pages import (
+    FILE_ROWS,
+    PageProblem,
+    SiteRequest,
+    coin_problems,
+    render,
+    table_file,
+)
+from application.web.upcoming_page import link_stars, prepare_events
 
 _SQL = NamedStatements("application.web")
-ON_A_PAGE: Final = 100
-_EVENTS_SHOWN: Final = 60
-_PAST_SHOWN: Final = 20
-_CHANGES_SHOWN: Final = 30
+COINS_PARAMETERS: Final = ("coins", "q", "sort", "page", "format")
+_ON_A_PAGE: Final = 60
+_SORTS: Final = {"rank": "Rank", "name": "Coin", "upcoming": "Upcoming", "next": "Next event"}
+_EVENTS_SHOWN: Final = 40
+_PAST_SHOWN: Final = 12
+_FOUND_COINS: Final = 8
 
 
-def show_coins(request: SiteRequest) -> str:
-    """Return the page of the coins known at the time, by rank; `q` searches."""
-    page, words = read_page(request), request.text("q")
-    values = {
-        "at": request.moment,
-        "words": None if words is None else words.lower(),
-        "first": (page - 1) * ON_A_PAGE,
-        "limit": ON_A_PAGE,
-    }
-    coins = request.reader.rows(_SQL["coin_list"], values)
+def show_coins(request: SiteRequest) -> str | Response:
+    """Return the page of the coins known at the time; `q` searches, `coins` are starred."""
+    page, filters = read_page(request), read_filters(request)
+    form, size = request.text("format"), _ON_A_PAGE
+    if form is not None:
+        page, size = 1, FILE_ROWS
+    sort = read_choice(request, "sort", _SORTS, "rank")
+    values = {"at": request.moment, "words": filters.words, "sort": sort, "limit": size}
+    coins = read_events(request, _SQL["coin_list"], {**values, "first": (page - 1) * size})
+    total = max((coin.pop("total") for coin in coins), default=0)
+    if form is not None:
+        return table_file(request, form, "coins", coins)
     if page > 1 and not coins:
         raise InvalidArgument(f"page={page}: there are fewer pages. Begin with the first.")
-    total = coins[0]["total"] if coins else 0
-    pages = ceil(total / ON_A_PAGE)
     return render(
-        "coins.html", request, title="Coins", coins=coins, total=total, page=page, pages=pages
+        "coins.html",
+        request,
+        title=f"Coins with {filters.words!r}" if filters.words else "Coins",
+        coins=coins,
+        starred=filters.coins or [],
+        stars=link_stars(request, filters, [coin["coin"] for coin in coins]),
+        sort=sort,
+        sorts=_SORTS,
+        page=page,
+        pages=ceil(total / _ON_A_PAGE),
+        total=total,
     )
 
 
 def show_coin(request: SiteRequest) -> str:
     """Return the page of a coin, by its slug; a ticker or name stands for its one coin."""
     given = request.parameters["slug"]
-    values: dict[str, Any] = {"coin": given, "at": request.moment}
-    facts = request.reader.rows(_SQL["coin_facts"], values)
+    values: dict[str, Any] = {"coin": given}
+    facts = read_events(request, _SQL["coin_facts"], values)
     if not facts:
         with coin_problems(lambda coin: request.link(f"/coin/{quote(coin.slug, safe='')}")):
             values["coin"] = request.database.resolve(given).slug
-        facts = request.reader.rows(_SQL["coin_facts"], values)
+        facts = read_events(request, _SQL["coin_facts"], values)
     if not facts:
         shown = cut_line(given, 60)
         time = f"{request.moment:%Y-%m-%d %H:%M} UTC"
         raise PageProblem("Unknown coin", f"The coin {shown!r} was not known at {time}.", 404)
     (coin,) = facts
-    limits = {"limit": _EVENTS_SHOWN, "past_limit": _PAST_SHOWN}
-    rows = request.reader.rows(_SQL["coin_events"], {**values, **limits})
-    events = prepare_events(request, rows)
-    upcoming = [event for event in events if event["is_upcoming"]]
-    past = [event for event in events if not event["is_upcoming"]]
-    changes = request.reader.rows(_SQL["coin_changes"], {**values, "limit": _CHANGES_SHOWN + 1})
+    values |= {"at": request.moment, "limit": _EVENTS_SHOWN, "past_limit": _PAST_SHOWN}
+    events = prepare_events(request, read_events(request, _SQL["coin_events"], values))
+    counts = events[0] if events else {"events": 0, "upcoming": 0}
+    starred = dict.fromkeys([*(read_filters(request).coins or ()), coin["coin"]])
     return render(
         "coin.html",
         request,
         title=coin["name"] or values["coin"],
-        slug=values["coin"],
         coin=coin,
-        observed=format_moment(coin["observed_at"]),
-        exact=[event for event in upcoming if event["is_exact"]],
-        opened=[event for event in upcoming if not event["is_exact"]],
-        upcoming_shown=len(upcoming),
-        upcoming_total=upcoming[0]["total"] if upcoming else 0,
-        past=past,
-        past_total=past[0]["total"] if past else 0,
-        changes=changes[:_CHANGES_SHOWN],
-        kinds=TITLES,
-        has_more_changes=len(changes) > _CHANGES_SHOWN,
+        filter=f"slug:{coin['coin']}",
+        watched=[f"slug:{slug}" for slug in starred],
+        events=events,
+        upcoming_total=counts["upcoming"],
+        past_total=counts["events"] - counts["upcoming"],
+    )
+
+
+def show_search(request: SiteRequest) -> str | Response:
+    """Return the coins and events that have the words `q`; the text of one coin leads to it."""
+    given = request.text("q")
+    if given is None:
+        return RedirectResponse(request.link("/"), 303)
+    named = find_coins(request.reader, [given]).get(given, ())
+    if len(named) == 1:
+        path = f"/coin/{quote(named[0].slug, safe='')}"
+        return RedirectResponse(request.link(path, coins=request.text("coins")), 303)
+    values: dict[str, Any] = {"words": given.lower(), "limit": _FOUND_COINS}
+    coins = read_events(request, _SQL["search_coins"], values)
+    values |= {"at": request.moment, "limit": _EVENTS_SHOWN}
+    return render(
+        "search.html",
+        request,
+        title=f"Search: {given}",
+        coins=coins,
+        events=prepare_events(request, read_events(request, _SQL["search_events"], values)),
     )

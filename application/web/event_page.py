@@ -4,29 +4,19 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
+from almanac.digest import TITLES, show_days
 from almanac.reading.named_sql import NamedStatements
 from almanac.safe_text import cut_line, format_cell, make_web_address
+from application.web.changes_page import describe_move, prepare_changes
+from application.web.filters import list_coins, read_events
 from application.web.pages import PageProblem, SiteRequest, format_moment, render
 from application.web.upcoming_page import midnight
 
 _SQL = NamedStatements("application.web")
-_NEIGHBOUR_COINS_MAX: Final = 3
+_NEIGHBOUR_COINS_MAX: Final = 10
 _TEXT_MAX: Final = 20_000
 HIDDEN: Final = "not shown by the plan"
 NONE: Final = "none"
-KINDS: Final = {
-    "created": "Announced",
-    "revealed": "First seen",
-    "rescheduled": "Date moved",
-    "made_exact": "Date became exact",
-    "made_estimated": "Date became estimated",
-    "rescored": "Impact changed",
-    "revised": "Content revised",
-    "cancelled": "Cancelled",
-    "withdrawn": "Withdrawn",
-    "restored": "Restored",
-}
-"""Kinds of change, in words."""
 _DATE_FIELDS: Final = frozenset(
     ("date", "date_end", "displayed_date", "date_type", "is_estimated", "date_precision")
 )
@@ -72,14 +62,11 @@ def show_event(request: SiteRequest) -> str:
             else f"No event with the id {shown!r} is known.",
             404,
         )
-    moves: dict[int, dict[str, Any]] = {}
-    if any(_DATE_FIELDS & set(version["changed_fields"] or ()) for version in versions):
-        moves = {row["version"]: row for row in request.reader.rows(_SQL["event_moves"], values)}
+    prepare_changes(request)
+    moves = {row["version"]: row for row in request.reader.rows(_SQL["event_moves"], values)}
     absences = request.reader.rows(_SQL["event_absences_known"], values)
     event = versions[-1]
-    coins = list(event["coins"] or ())
-    found = request.reader.rows(_SQL["coin_labels"], {"coins": coins})
-    names = {row["coin"]: row for row in found}
+    named = list_coins(request)
     return render(
         "event.html",
         request,
@@ -88,8 +75,8 @@ def show_event(request: SiteRequest) -> str:
         hidden=frozenset(event["unknown_fields"] or ()),
         state=_describe_state(event, absences, request.moment),
         period=_PERIODS.get(event["date_precision"]),
-        coins=[(coin, names.get(coin, {"symbol": None, "name": None})) for coin in coins],
-        names={coin: row["name"] for coin, row in names.items() if row["name"]},
+        record=_describe_record([m for m in moves.values() if m["move"] != "end_only"]),
+        coins={coin: named.get(coin, (coin, coin)) for coin in event["coins"] or ()},
         neighbours=_find_neighbours(request, event),
         timeline=_list_history(versions, moves, absences),
         source=make_web_address(event["source_url"]),
@@ -117,13 +104,29 @@ def _describe_state(
     return "scheduled", ""
 
 
+def _describe_record(moves: Sequence[Mapping[str, Any]]) -> str:
+    """Return how often the date moved, and by how many days in all, as far as they are known."""
+    if not moves:
+        return ""
+    shifts = [move["shift_days"] for move in moves if move["shift_days"] is not None]
+    times = "Moved once" if len(moves) == 1 else f"Moved {len(moves)} times"
+    if not shifts:
+        return times
+    days = sum(shifts)
+    shown = f"{show_days(abs(days))} {'later' if days > 0 else 'earlier'}" if days else "0 days"
+    if len(shifts) < len(moves):
+        return f"{times}, {shown} in the moves of a known length ({len(shifts)})"
+    return f"{times}, {shown}" + " in all" * (len(moves) > 1)
+
+
 def _find_neighbours(request: SiteRequest, event: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the exact events before and after this one, of each of its first coins."""
     coins = list(event["coins"] or ())[:_NEIGHBOUR_COINS_MAX]
     if event["earliest"] is None or not coins:
         return []
-    values = {"at": request.moment, "coins": coins}
-    values |= {name: event[name] for name in ("event_id", "earliest")}
-    return request.reader.rows(_SQL["event_neighbours"], values)
+    values = {"coins": coins, "event_id": event["event_id"], "earliest": event["earliest"]}
+    found = read_events(request, _SQL["event_neighbours"], values)
+    return sorted(found, key=lambda row: coins.index(row["coin"]))
 
 
 def _list_history(
@@ -138,7 +141,7 @@ def _list_history(
         listed.append(
             {
                 "at": version["known_from"],
-                "kinds": [KINDS.get(kind, kind) for kind in version["change_kinds"] or ()],
+                "kinds": [TITLES.get(kind, kind) for kind in version["change_kinds"] or ()],
                 "changes": _find_changes(before, version, moves.get(version["version"])),
                 "version": version["version"],
                 "feed": version["feed"],
@@ -166,7 +169,7 @@ def _find_changes(
     changed = list(version["changed_fields"] or ())
     found = []
     if _DATE_FIELDS & set(changed):
-        note = "" if move is None else _describe_move(move)
+        note = "" if move is None else describe_move(move)
         found.append(FieldChange("Date", _date_text(before), _date_text(version), note))
     for name in changed:
         if name not in _DATE_FIELDS:
@@ -175,32 +178,11 @@ def _find_changes(
     return found
 
 
-def _describe_move(move: Mapping[str, Any]) -> str:
-    """Return how far a date moved, as far as it is known."""
-    if move["kind"] == "end_only":
-        return "only the end moved"
-    shift = move["shift_days"]
-    if shift is not None and shift != 0:
-        return f"{_days(abs(shift))} {'later' if shift > 0 else 'earlier'}"
-    if move["kind"] in ("refined", "loosened"):
-        return "more precise" if move["kind"] == "refined" else "less precise"
-    least, most = move["least_shift_days"], move["most_shift_days"]
-    if shift is None and least is not None and most is not None:
-        return f"from {least:+.0f} to {most:+.0f} days"
-    return ""
-
-
-def _days(number: float) -> str:
-    if number < 1:
-        return f"{number * 24:.3g} hours"
-    return "1 day" if number == 1 else f"{number:.3g} days"
-
-
 def _date_text(version: Mapping[str, Any]) -> str:
     """Return a date as displayed; with the time in UTC if it has one."""
     if "date" in (version["unknown_fields"] or ()):
         return HIDDEN
-    shown = version["displayed_date_full"] or version["displayed_date"]
+    shown = version["displayed_date_full"]
     if not shown:
         return NONE
     if version["date_precision"] == "instant" and version["date"] is not None:

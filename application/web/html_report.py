@@ -1,5 +1,5 @@
-"""Reports: what is coming, what changed and the quality of the data, as one HTML file; the changes
-alone as Markdown, JSON or a Slack message, which can be posted.
+"""Reports: what is coming, what changed and the quality of the data, as one HTML file; and posts
+of changes, as JSON or a Slack message.
 
     state/reports.json    {name: ReportMark}, the period of the last report of each name
 
@@ -9,19 +9,19 @@ before the last report is in the next one.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from importlib.resources import files
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from markupsafe import Markup
 
+from almanac.coins import resolve_slugs
 from almanac.database import Database, open_database
 from almanac.digest import (
     LISTED,
-    Digest,
     as_json,
     as_slack,
     compute_digest,
@@ -47,7 +47,8 @@ FIRST_PERIOD: Final = timedelta(days=7)
 """The period of the first report."""
 REPORT: Final = "report"
 DIGEST: Final = "digest"
-"""Report series, by name. Each report continues where the last one of its series ended."""
+"""Report series: their names begin so, and end with the filters. Each report continues where the
+last one of its series ended."""
 _NOTE: Final = "reports.json"
 _LOCK_WAIT_S: Final = 60.0
 _POSTED_OF_A_KIND: Final = 200
@@ -85,7 +86,7 @@ class ReportRequest:
     as_of: datetime | None = None
     days: int = 14
     coins: tuple[str, ...] = ()
-    category: str | None = None
+    categories: tuple[str, ...] = ()
     min_impact: float | None = None
 
 
@@ -128,20 +129,6 @@ def next_report(home: Home, reader: Reader, name: str, now: datetime) -> Iterato
         put_note(home.state_storage, _NOTE, marks)
 
 
-def make_digest(reader: Reader, request: ReportRequest, *, limit: int = LISTED) -> Digest:
-    """Return the changes of a report."""
-    return compute_digest(
-        reader,
-        since=request.since,
-        until=request.until,
-        places=request.places,
-        coins=list(request.coins) or None,
-        categories=request.category,
-        min_impact=request.min_impact,
-        limit=limit,
-    )
-
-
 def make_html(settings: Settings, home: Home, database: Database, request: ReportRequest) -> str:
     """Return the report as one HTML file: the pages of upcoming events, changes and quality.
 
@@ -154,9 +141,9 @@ def make_html(settings: Settings, home: Home, database: Database, request: Repor
         pages, at = Pages(database), read_known_at(reader, request.as_of, "as_of")
         check_observed(reader, at, "as_of", request.as_of)
         make_impact_values(request.min_impact)
-        resolve_categories(reader, request.category)
-        filters = {"coin": ",".join(request.coins), "category": request.category or ""}
-        filters["impact"] = "" if request.min_impact is None else f"{request.min_impact:g}"
+        names = resolve_categories(reader, request.categories or None)
+        filters = {"coins": ",".join(request.coins), "categories": ",".join(names or ())}
+        filters["min_impact"] = "" if request.min_impact is None else f"{request.min_impact:g}"
         ahead = {"from": f"{at:%Y-%m-%d}", "to": f"{at + timedelta(days=request.days):%Y-%m-%d}"}
         changed = {"since": instant_text(request.since), "until": instant_text(request.until)}
         health = HomeState()
@@ -184,8 +171,8 @@ def make_html(settings: Settings, home: Home, database: Database, request: Repor
         )
 
 
-def post_digest(settings: Settings, home: Home, now: datetime) -> str | None:
-    """Post the changes since the last post; return its period and summary.
+def post_digest(settings: Settings, home: Home, now: datetime, **filters: Any) -> str | None:
+    """Post the changes since the last post with these filters; return its period and summary.
 
     The period ends with the last publication, so the next post includes a day without a post.
     Return None
@@ -199,15 +186,21 @@ def post_digest(settings: Settings, home: Home, now: datetime) -> str | None:
     address = settings.digest_url
     if address is None:
         raise SettingsError("a digest needs ALMANAC_DIGEST_URL, which is not set.")
-    with (
-        open_database(home.warehouse, clock=lambda: now) as database,
-        next_report(home, database.reader, DIGEST, now) as request,
-    ):
-        last = read_marks(home).get(DIGEST)
+    with ExitStack() as opened:
+        reader = opened.enter_context(open_database(home.warehouse, clock=lambda: now)).reader
+        slugs = resolve_slugs(reader, filters.pop("coins", None))
+        filters["coins"] = slugs and [f"slug:{slug}" for slug in sorted(slugs)]
+        named = {key: value for key, value in sorted(filters.items()) if value is not None}
+        name = f"{DIGEST} {named}" if named else DIGEST
+        request = opened.enter_context(next_report(home, reader, name, now))
+        last = read_marks(home).get(name)
         if last is not None and request == ReportRequest(last.since, last.until, last.places):
             return None
         limit = LISTED if is_slack(address) else _POSTED_OF_A_KIND
-        digest = make_digest(database.reader, request, limit=limit)
+        since, until, places = request.since, request.until, request.places
+        digest = compute_digest(
+            reader, since=since, until=until, places=places, limit=limit, **filters
+        )
         source = {"source": stamp.source if (stamp := home.stamp()) else None}
         body = as_slack(digest) if is_slack(address) else as_json(digest) | source
         post_json(address, body, "The digest", network=settings.network())

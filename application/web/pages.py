@@ -3,15 +3,18 @@
 Each page has `as_of`: the whole site shows what was known then. Links keep it.
 """
 
+import csv
 import logging
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from hashlib import blake2b
+from importlib.resources import files
+from io import StringIO
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -20,40 +23,41 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from almanac.coins import Coin, resolve_slugs
+from almanac.coins import Coin
 from almanac.database import Database
 from almanac.errors import (
     AlmanacError,
     AmbiguousCoin,
+    FutureTime,
     InvalidArgument,
     QueryRefused,
     UnknownName,
-    WarehouseError,
 )
-from almanac.events import check_observed, read_known_at
+from almanac.events import check_observed, is_stale, read_known_at
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
-from almanac.safe_text import cut_line, make_web_address, plain, plain_line
+from almanac.reading.row_files import mark_formula
+from almanac.safe_text import cut_line, json_text, make_web_address, plain, plain_line
+from catalog.server.responses import is_not_modified, make_etag
 
 log = logging.getLogger(__name__)
 _SQL = NamedStatements("application.web")
-_STATUS: Final = (
-    (UnknownName, 404),
-    (AmbiguousCoin, 400),
-    (InvalidArgument, 400),
-    (QueryRefused, 422),
+_PROBLEMS: Final = (
+    (UnknownName, 404, "Not found"),
+    (FutureTime, 422, "Time not known"),
+    (AmbiguousCoin, 400, "Which coin?"),
+    (InvalidArgument, 400, "Wrong value in the address"),
+    (QueryRefused, 422, "Nothing is known for this"),
+    (AlmanacError, 503, "The page could not be made"),
 )
-_HEADINGS: Final = (
-    (UnknownName, "Not found"),
-    (InvalidArgument, "Wrong value in the address"),
-    (QueryRefused, "Nothing is known for this"),
-    (WarehouseError, "The page could not be made"),
-)
+"""The status and heading of a page in place of another one, by the kind of error."""
 _MICROSECONDS: Final = re.compile(r"(?<=:\d\d)\.\d+")
 _CHOICES_MAX: Final = 30
 _PROSE_MAX: Final = 20_000
+FILE_ROWS: Final = 10_000
+"""The most rows of a list in a file."""
 NAVIGATION: Final = (
-    ("/", "Upcoming"),
+    ("/", "Events"),
     ("/coins", "Coins"),
     ("/changes", "Changes"),
     ("/quality", "Quality"),
@@ -67,13 +71,14 @@ class Pulls:
     """The pulls of events around the time of a request; None where there is none.
 
     `current` is the last one at that time, `previous` and `next` are its neighbours, `first` the
-    first of all. Nothing of it is later than now.
+    first of all. Nothing of it is later than now. `complete` is the last complete one by then.
     """
 
     first: datetime | None = None
     previous: datetime | None = None
     current: datetime | None = None
     next: datetime | None = None
+    complete: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,8 @@ class SiteRequest:
 
     `as_of` is the time that the request names, None for now; `moment` is that time or now.
     `parameters` are of the query and the path; `query` has the parameters of the query alone.
-    `is_report` says that the page is a part of a report, without forms and links of the site.
+    `base_path` is the prefix of every address behind a proxy. `is_report` says that the page is a
+    part of a report, without forms and links of the site.
     """
 
     database: Database
@@ -94,6 +100,7 @@ class SiteRequest:
     query: Mapping[str, str]
     pulls: Pulls
     published_at: datetime | None
+    base_path: str = ""
     is_report: bool = False
 
     @property
@@ -107,32 +114,29 @@ class SiteRequest:
     def link(self, path: str, **parameters: object) -> str:
         """Return the address of a page that keeps the time of knowledge."""
         kept: dict[str, object] = {} if self.as_of is None else {"as_of": instant_text(self.as_of)}
-        return _address(path, kept | parameters)
+        return _address(self.base_path + path, kept | parameters)
 
     def again(self, **changed: object) -> str:
         """Return the address of this page with other parameters; None leaves one out."""
-        return _address(self.path, {**self.query, "page": None, **changed})
+        return _address(self.base_path + self.path, {**self.query, "page": None, **changed})
 
     def other_time(self, moment: datetime | None) -> str:
         """Return the address of this page as of another time; None is now."""
         return self.again(as_of=None if moment is None else instant_text(moment))
 
-    def is_current(self, path: str) -> bool:
-        """Whether a link of the navigation leads to this page."""
-        return self.path == path
+    @property
+    def age(self) -> str:
+        """The time since the last pull of events, such as "6 min"."""
+        return "" if self.pulls.current is None else format_age(self.moment - self.pulls.current)
 
     @property
-    def removable(self) -> list[tuple[str, str, str]]:
-        """The name and value of each parameter, and the address of this page without it."""
-        return [
-            (name, cut_line(value, 40), self.again(**{name: None}))
-            for name, value in self.query.items()
-            if name != "page" and value.strip()
-        ]
+    def is_stale(self) -> bool:
+        """Whether the last complete pull of events is too old, by the rule of `almanac status`."""
+        return is_stale(self.pulls.complete, self.moment)
 
     @property
     def kept(self) -> dict[str, str]:
-        """The parameters that a form for another time keeps."""
+        """The parameters that a form for another time keeps, and that can be removed."""
         return {k: v for k, v in self.query.items() if k not in ("as_of", "page") and v.strip()}
 
 
@@ -142,38 +146,28 @@ def _address(path: str, parameters: Mapping[str, object]) -> str:
 
 
 class PageProblem(AlmanacError):
-    """A page can't be shown. It has a heading, the reason, and links to choose from.
-
-    `choices` are addresses with their text and a remark; `is_of_time` says that the time of
-    knowledge is the reason.
-    """
+    """A page can't be shown. It has a heading, the reason, and links to choose from: addresses
+    with their text and a remark."""
 
     def __init__(
-        self,
-        heading: str,
-        message: str,
-        status: int,
-        choices: Sequence[tuple[str, str, str]] = (),
-        *,
-        is_of_time: bool = False,
+        self, heading: str, message: str, status: int, choices: Sequence[tuple[str, str, str]] = ()
     ) -> None:
         super().__init__(message)
         self.heading = heading
         self.status = status
         self.choices = tuple(choices)
-        self.is_of_time = is_of_time
 
 
-PageFunction = Callable[[SiteRequest], str]
-"""Returns the HTML of a page. It may raise an AlmanacError."""
+PageFunction = Callable[[SiteRequest], str | Response]
+"""Returns the HTML of a page, or another answer. It may raise an AlmanacError."""
 
 
 class Pages:
-    """Answers requests with pages over a database."""
+    """Answers requests with pages over a database, with `base_path` before each address."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, base_path: str = "") -> None:
         self._database = database
-        self._pulls: tuple[str, list[datetime]] = ("", [])
+        self._base_path = base_path
 
     def endpoint(
         self, show: PageFunction, *, parameters: Collection[str] = (), needs_pull: bool = True
@@ -186,46 +180,59 @@ class Pages:
         """
 
         def answer(request: Request) -> Response:
+            page, reader = None, self._database.reader
             try:
-                with self._database.reader.pinned():
-                    return self._answer(request, show, parameters, needs_pull=needs_pull)
+                with reader.pinned():
+                    query = dict(request.query_params)
+                    path = quote(request.scope["path"])
+                    page = self.read_request(path, query, request.path_params)
+                    _check_query(request, ("as_of", *parameters))
+                    page = self._move(page, needs_pull=needs_pull)
+                    tag = {"etag": self._make_tag(request, page)}
+                    if is_not_modified(request, tag["etag"]):
+                        return Response(status_code=304, headers=tag)
+                    shown = show(page)
             except AlmanacError as error:
-                return _tagged(request, render_problem(None, error), _status(error))
+                return render_problem(page, error, self._base_path)
             except Exception:
                 log.exception("GET %s failed", plain_line(request.url.path))
-                failed = WarehouseError(
+                reason = (
                     "This page failed because of a defect of the server. The log of `almanac "
                     "serve` has the reason. The other pages are not affected."
                 )
-                return _tagged(request, render_problem(None, failed), 500)
+                failed = PageProblem("The page could not be made", reason, 500)
+                return render_problem(None, failed, self._base_path)
+            made = HTMLResponse(shown) if isinstance(shown, str) else shown
+            made.headers.update(tag)
+            return made
 
         return answer
 
-    def _answer(
-        self, request: Request, show: PageFunction, parameters: Collection[str], *, needs_pull: bool
-    ) -> Response:
-        reader = self._database.reader
-        query = dict(request.query_params)
-        page = self.read_request(quote(request.scope["path"]), query, request.path_params)
-        given = query.get("as_of", "").strip() or None
+    def _move(self, page: SiteRequest, *, needs_pull: bool) -> SiteRequest:
+        """Return the request as of the time in its address."""
+        given = page.text("as_of")
         try:
-            _check_query(request, ("as_of", *parameters))
-        except AlmanacError as error:
-            return _tagged(request, render_problem(page, error), _status(error))
-        try:
-            moment = read_known_at(reader, given, "as_of")
+            moment = read_known_at(page.reader, given, "as_of")
             if needs_pull:
-                check_observed(reader, moment, "as_of", given)
-        except AlmanacError as error:
-            heading = "Time not known" if page.pulls.first else "Nothing was pulled yet"
-            problem = PageProblem(heading, str(error), _status(error), is_of_time=True)
-            return _tagged(request, render_problem(page, problem), problem.status)
-        if given is not None:
-            page = self.move(page, moment)
-        try:
-            return _tagged(request, show(page), 200)
-        except AlmanacError as error:
-            return _tagged(request, render_problem(page, error), _status(error))
+                check_observed(page.reader, moment, "as_of", given)
+        except (InvalidArgument, QueryRefused) as error:
+            first, choices = page.pulls.first, [(page.other_time(None), "now", "")]
+            if first is None:
+                raise PageProblem("Nothing was pulled yet", str(error), 422) from error
+            choices.insert(0, (page.other_time(first), f"{first:%d %b %Y %H:%M}", "the first pull"))
+            raise PageProblem(
+                "Time not known", str(error), _find_kind(error)[0], choices
+            ) from error
+        return page if given is None else self.move(page, moment)
+
+    def _make_tag(self, request: Request, page: SiteRequest) -> str:
+        """Return the tag of a page: it changes with the publication, a pull, and each minute, in
+        which ages are told. A page may show the name of the server, and a token of the key."""
+        own = [request.url.netloc, *map(request.headers.get, ("authorization", "x-api-key"))]
+        minute = page.moment if page.as_of else page.moment.replace(second=0, microsecond=0)
+        known = self._database.reader.publication().id, page.pulls.current, page.pulls.next
+        parts = (*known, minute, *own, request.url.scheme, page.link(page.path), page.query)
+        return make_etag(repr((_mark_of_code(), *parts)).encode())
 
     def read_request(
         self, path: str, query: Mapping[str, str], path_parameters: Mapping[str, str] | None = None
@@ -244,6 +251,7 @@ class Pages:
             pulls=self._find_pulls(now, now),
             # In a replay the file is later than the clock.
             published_at=publication.published_at if publication.published_at <= now else None,
+            base_path=self._base_path,
         )
 
     def move(self, page: SiteRequest, moment: datetime) -> SiteRequest:
@@ -252,26 +260,29 @@ class Pages:
         return replace(page, as_of=moment, moment=moment, pulls=pulls)
 
     def _find_pulls(self, moment: datetime, now: datetime) -> Pulls:
-        """Return the pulls around a time. Their times are read once for a publication."""
-        publication = self._database.reader.publication()
-        kept, times = self._pulls
-        if kept != publication.id:
+        """Return the pulls around a time."""
+
+        def read() -> tuple[list[datetime], list[datetime]]:
             rows = self._database.reader.rows(_SQL["pull_times"])
-            times = [row["observed_at"] for row in rows]
-            self._pulls = publication.id, times
+            complete = [row["observed_at"] for row in rows if row["is_complete"]]
+            return [row["observed_at"] for row in rows], complete
+
+        times, complete = self._database.reader.once("pull times", read)
         here, end = bisect_right(times, moment), bisect_right(times, now)
+        whole = bisect_right(complete, moment)
         return Pulls(
             first=times[0] if end else None,
             previous=times[here - 2] if here > 1 else None,
             current=times[here - 1] if here else None,
             next=times[here] if here < end else None,
+            complete=complete[whole - 1] if whole else None,
         )
 
 
-def _status(error: AlmanacError) -> int:
+def _find_kind(error: AlmanacError) -> tuple[int, str]:
     if isinstance(error, PageProblem):
-        return error.status
-    return next((code for kind, code in _STATUS if isinstance(error, kind)), 503)
+        return error.status, error.heading
+    return next((status, name) for kind, status, name in _PROBLEMS if isinstance(error, kind))
 
 
 def _check_query(request: Request, known: Collection[str]) -> None:
@@ -287,31 +298,59 @@ def _check_query(request: Request, known: Collection[str]) -> None:
             raise InvalidArgument(f"{shown} is given {names.count(name)} times; give it once")
 
 
-def _tagged(request: Request, page: str, status: int) -> Response:
-    tag = f'"{blake2b(page.encode(), digest_size=12).hexdigest()}"'
-    if status == 200 and request.headers.get("if-none-match") == tag:
-        return Response(status_code=304, headers={"etag": tag})
-    return HTMLResponse(page, status_code=status, headers={"etag": tag})
+def table_file(
+    request: SiteRequest, form: str, name: str, rows: Sequence[Mapping[str, Any]]
+) -> Response:
+    """Return the rows of a list as a file: `csv`, or `json` with the times of its knowledge.
+
+    Raises:
+        InvalidArgument: it is another form.
+    """
+    if form == "json":
+        facts = {"as_of": request.moment, "last_pull_at": request.pulls.current, "rows": rows}
+        return Response(json_text(facts), media_type="application/json")
+    if form != "csv":
+        raise InvalidArgument(f"format={cut_line(form, 40)!r}; expected csv or json")
+    text = StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(rows[0] if rows else ())
+    table.writerows([_csv_cell(value) for value in row.values()] for row in rows)
+    headers = {"content-disposition": f'attachment; filename="{name}.csv"'}
+    return Response(text.getvalue(), media_type="text/csv", headers=headers)
 
 
-def render(template: str, request: SiteRequest | None, *, title: str, **values: Any) -> str:
+def _csv_cell(value: object) -> object:
+    if isinstance(value, datetime):
+        return instant_text(value)
+    if isinstance(value, list | tuple):
+        value = ", ".join(map(str, value))
+    return mark_formula(value) if isinstance(value, str) else value
+
+
+def render(
+    template: str, request: SiteRequest | None, *, title: str, base_path: str = "", **values: Any
+) -> str:
     """Return a page, or a part of a report, from a template. Every value is escaped."""
     layout = "part.html" if request is not None and request.is_report else "base.html"
+    base = base_path if request is None else request.base_path
     found = {"request": request, "title": title, "layout": layout, "navigation": NAVIGATION}
-    found |= values
+    found |= {"base": base, **values}
     return _templates().get_template(template).render(found)
 
 
-def read_coin_filter(request: SiteRequest) -> list[str] | None:
-    """Return the slugs of the filter `coin`, names separated by commas; None without one.
+@cache
+def read_static(name: str) -> tuple[bytes, str]:
+    """Return a static file of the package, and the mark of its content in addresses."""
+    content = files("application.web").joinpath("static", name).read_bytes()
+    return content, blake2b(content, digest_size=6).hexdigest()
 
-    Raises:
-        PageProblem: no coin or several coins have this name; each choice is this page with a coin.
-    """
-    given = (request.text("coin") or "").split(",")
-    names = [name.strip() for name in given if name.strip()]
-    with coin_problems(lambda coin: request.again(coin=f"slug:{coin.slug}")):
-        return resolve_slugs(request.reader, names or None)
+
+@cache
+def _mark_of_code() -> str:
+    """Return a mark that changes with the templates, scripts and style sheets of the pages."""
+    folders = (files("application.web").joinpath(name) for name in ("templates", "static"))
+    texts = [file.read_bytes() for folder in folders for file in folder.iterdir()]
+    return blake2b(b"".join(sorted(texts)), digest_size=6).hexdigest()
 
 
 @contextmanager
@@ -343,18 +382,20 @@ def _describe_coin(coin: Coin) -> str:
     return " · ".join(cut_line(part, 80) for part in parts if part)
 
 
-def render_problem(request: SiteRequest | None, error: AlmanacError) -> str:
+def render_problem(
+    request: SiteRequest | None, error: AlmanacError, base_path: str = ""
+) -> Response:
     """Return the error page of a request: the reason, and links to other pages."""
-    found = (heading for kind, heading in _HEADINGS if isinstance(error, kind))
-    is_of_time = isinstance(error, PageProblem) and error.is_of_time
-    return render(
+    status, heading = _find_kind(error)
+    page = render(
         "problem.html",
         request,
-        title=error.heading if isinstance(error, PageProblem) else next(found, "No answer"),
+        title=heading,
         problem=cut_line(_MICROSECONDS.sub("", str(error)), 1_000),
         choices=error.choices if isinstance(error, PageProblem) else (),
-        is_of_time=is_of_time,
+        base_path=base_path,
     )
+    return HTMLResponse(page, status)
 
 
 @cache
@@ -375,6 +416,7 @@ def _templates() -> Environment:
         "prose": lambda text: plain(text[:_PROSE_MAX]),
         "picked": _picked_text,
         "web_address": make_web_address,
+        "marked": lambda name: f"{name}?v={read_static(name)[1]}",
         "quoted": lambda text: quote(text, safe=""),
         "number": "{:,}".format,
     }
@@ -396,6 +438,14 @@ def instant_text(instant: datetime | None) -> str:
 def _picked_text(instant: datetime | None) -> str:
     """Return a timestamp as a field of a form has it: in UTC, without zone, whole seconds."""
     return "" if instant is None else instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def format_age(age: timedelta) -> str:
+    """Return a time since a pull, in minutes, hours or days."""
+    minutes = max(0, int(age.total_seconds() // 60))
+    if minutes < 120:
+        return f"{minutes} min"
+    return f"{minutes // 60} h" if minutes < 48 * 60 else f"{minutes // 1440} days"
 
 
 def format_moment(instant: datetime | None) -> Markup:

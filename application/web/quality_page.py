@@ -10,18 +10,17 @@ from datetime import date, datetime, timedelta
 from threading import Lock
 from typing import Any, Final
 
-from almanac.errors import AlmanacError, QueryRefused
-from almanac.events import check_observed
+from almanac.errors import AlmanacError
+from almanac.events import is_stale
 from almanac.reading.named_sql import NamedStatements
-from application.web.charts import BarChart, BarSeries
-from application.web.pages import PageFunction, SiteRequest, render
-from pipeline.health.facts import DAILY_FEEDS, STALE_AFTER, FeedHealth, Gap, Health
+from application.web.filters import read_events
+from application.web.pages import PageFunction, SiteRequest, format_age, render
+from pipeline.health.facts import DAILY_FEEDS, FeedHealth, Gap, Health
 from warehouse.home import describe_source
 
 _SQL = NamedStatements("application.web")
-_DAYS_DRAWN: Final = 30
 _LISTED: Final = 20
-_KEPT_FOR: Final = timedelta(seconds=15)
+_KEPT_FOR: Final = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class HomeState:
 
 
 class HomeWatch:
-    """Reads the health of a home, at most once in 15 seconds.
+    """Reads the health of a home, at most once a minute, as long as a page has one tag.
 
     `read` returns it; None is for a published file without its home.
     """
@@ -81,24 +80,21 @@ def quality_page(watch: HomeWatch) -> PageFunction:
 
 def show_quality(request: SiteRequest, state: HomeState) -> str:
     """Return the page of data quality at the time of knowledge; `state` is current."""
-    at = {"at": request.moment}
-    listed = {**at, "limit": _LISTED}
-    reader = request.reader
-    feeds = reader.rows(_SQL["list_pulled_feeds"], at)
+    feeds = _rows(request, "list_pulled_feeds")
     now = {} if state.health is None else {feed.feed: feed for feed in state.health.feeds}
     for feed in feeds:
         feed["age"] = format_age(request.moment - feed["observed_at"])
         feed["state"] = _feed_state(feed, now.get(feed["feed"]), request.moment)
-    days = reader.rows(_SQL["list_pull_days"], at)
+    days = _rows(request, "list_pull_days")
     gaps = _join_days(row["day"] for row in days[:-1] if not row["complete"])
-    coverage = request.database.coverage(request.moment) if request.pulls.current else None
-    windows = [] if coverage is None else coverage.windows.rows()
+    windows = _rows(request, "list_windows") if request.pulls.current else []
     for window in windows:
-        window["age"] = format_age(timedelta(hours=window["age_hours"]))
-    rejects = reader.rows(_SQL["list_rejects"], listed)
-    suspects = reader.rows(_SQL["list_suspect_batches"], listed)
-    missing = _list_missing(request, listed)
-    (counts,) = reader.rows(_SQL["count_published"], at)
+        window["age"] = format_age(request.moment - window["observed_at"])
+    (counts,) = _rows(request, "count_published")
+    missing: list[dict[str, Any]] = []
+    if request.pulls.current:
+        values = {"at": request.moment, "limit": _LISTED}
+        missing = read_events(request, _SQL["list_missing_then"], values)
     return render(
         "quality.html",
         request,
@@ -108,11 +104,10 @@ def show_quality(request: SiteRequest, state: HomeState) -> str:
         feeds=feeds,
         gaps=gaps,
         gap_days=sum(gap.days for gap in gaps),
-        days=len(days),
-        chart=_draw_days(days) if days else None,
+        days=days,
         windows=windows,
-        rejects=rejects,
-        suspects=suspects,
+        rejects=_rows(request, "list_rejects", limit=_LISTED),
+        suspects=_rows(request, "list_suspect_batches", limit=_LISTED),
         missing=missing,
         counts=counts,
         sources=[describe_source(source) for source in counts["sources"] or ()],
@@ -121,12 +116,17 @@ def show_quality(request: SiteRequest, state: HomeState) -> str:
     )
 
 
-def format_age(age: timedelta) -> str:
-    """Return a time since a pull, in minutes, hours or days."""
-    minutes = max(0, int(age.total_seconds() // 60))
-    if minutes < 120:
-        return f"{minutes} min"
-    return f"{minutes // 60} h" if minutes < 48 * 60 else f"{minutes // 1440} days"
+def _rows(request: SiteRequest, name: str, **values: Any) -> list[dict[str, Any]]:
+    """Return the rows of a statement at the time; those of now are read once a day for a
+    publication, unless the clock is behind its last pull."""
+
+    def read() -> list[dict[str, Any]]:
+        return request.reader.rows(_SQL[name], {"at": request.moment, **values})
+
+    last = request.reader.publication().last_pull_at
+    if request.as_of is not None or last is None or last > request.moment:
+        return read()
+    return request.reader.once(f"{name} {request.moment:%Y-%m-%d}", read)
 
 
 def _feed_state(feed: dict[str, Any], now: FeedHealth | None, moment: datetime) -> str:
@@ -137,8 +137,7 @@ def _feed_state(feed: dict[str, Any], now: FeedHealth | None, moment: datetime) 
         return "refused by the service"
     if feed["feed"] not in DAILY_FEEDS:
         return "not pulled daily"
-    complete_at = feed["complete_at"]
-    return "stale" if complete_at is None or complete_at + STALE_AFTER < moment else "fresh"
+    return "stale" if is_stale(feed["complete_at"], moment) else "fresh"
 
 
 def _join_days(days: Iterable[date]) -> list[Gap]:
@@ -151,14 +150,6 @@ def _join_days(days: Iterable[date]) -> list[Gap]:
     return gaps
 
 
-def _list_missing(request: SiteRequest, values: dict[str, Any]) -> list[dict[str, Any]]:
-    try:
-        check_observed(request.reader, request.moment, "as_of", request.moment)
-    except QueryRefused:
-        return []  # Nothing was known, so nothing was missing.
-    return request.reader.rows(_SQL["list_missing_then"], values)
-
-
 def _file_bytes(request: SiteRequest) -> int | None:
     if request.as_of is not None:
         return None
@@ -166,19 +157,3 @@ def _file_bytes(request: SiteRequest) -> int | None:
         return request.database.path.stat().st_size
     except OSError:
         return None  # It was moved; the page still has its contents.
-
-
-def _draw_days(days: list[dict[str, Any]]) -> BarChart:
-    shown = days[-_DAYS_DRAWN:]
-    return BarChart(
-        name="pulls",
-        question="Was every day pulled?",
-        description=f"Pulls of events by UTC day, the last {len(shown)} of {len(days)} days. A day "
-        "without a bar is a gap: events that came and went that day are not known.",
-        label="UTC day",
-        labels=[f"{row['day']:%d %b}" for row in shown],
-        series=[
-            BarSeries("Complete", "c1", [row["complete"] for row in shown]),
-            BarSeries("Partial", "c2", [row["partial"] for row in shown]),
-        ],
-    )

@@ -1,33 +1,43 @@
-"""The first page: the events to come, by day, with filters.
+"""The first page: events by day, as a list, a month or a week, with filters.
 
 An estimated event is never under a day: it is listed apart, under its month, quarter, year or
 deadline.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from datetime import UTC, date, datetime, time, timedelta
-from difflib import get_close_matches
-from itertools import groupby
 from math import ceil
 from typing import Any, Final
+from urllib.parse import quote
+
+from starlette.responses import Response
 
 from almanac.errors import InvalidArgument
-from almanac.events import BANDS, make_impact_values
+from almanac.events import BANDS
 from almanac.reading.named_sql import NamedStatements
 from almanac.safe_text import cut_line
-from application.web.charts import BarChart, BarSeries
-from application.web.pages import PageProblem, SiteRequest, read_coin_filter, render
+from application.web.filters import (
+    FILTERS,
+    NEWS,
+    Filters,
+    describe_filters,
+    label_coins,
+    make_bar,
+    read_choice,
+    read_events,
+    read_filters,
+    read_page,
+)
+from application.web.pages import FILE_ROWS, SiteRequest, render, table_file
 
 _SQL = NamedStatements("application.web")
-PARAMETERS: Final = (*("when", "from", "to", "coin", "category", "impact", "dates", "q", "page"),)
+PARAMETERS: Final = (
+    *(*FILTERS, "when", "from", "to", "estimated", "view", "sort", "page", "format"),
+)
 ON_A_PAGE: Final = 60
 _IN_A_REPORT: Final = 500
 _OPEN_SHOWN: Final = 10
 """Events without an exact date that are shown below the days, before a link to all."""
-_CHIPS_MAX: Final = 10
-_RECENT: Final = timedelta(days=7)
-"""How long an event is marked as moved or new."""
 _WHEN: Final = {
     "today": "Today",
     "this-week": "This week",
@@ -37,132 +47,186 @@ _WHEN: Final = {
     "30d": "Next 30 days",
     "90d": "Next 90 days",
     "365d": "Next 365 days",
-    "all": "Any time",
+    "all": "From today on",
 }
 _WHEN_DEFAULT: Final = "30d"
-_DATES: Final = {"all": "Exact and estimated", "exact": "Exact only", "estimated": "Estimated only"}
+_ESTIMATED: Final = {"include": "All", "only": "Estimated", "drop": "Exact"}
+_VIEWS: Final = {"list": "List", "month": "Month", "week": "Week"}
+_SORTS: Final = {"time": "Time", "impact": "Impact"}
 _PERIODS: Final = {
     "month": "Some time in a month",
     "quarter": "Some time in a quarter",
     "year": "Some time in a year",
     "deadline": "Any time up to a deadline",
 }
-_LEFT: Final = {
-    "cancelled": "cancelled",
-    "withdrawn": "withdrawn",
-    "missing": "missing from complete pulls",
-    "moved": "moved away",
-}
-"""Texts for the reasons why an event left the shown days."""
-_LEFT_SHOWN: Final = 50
-"""Events of each kind that left the shown days, before a link to the changes."""
 _FAR: Final = datetime(9999, 1, 1, tzinfo=UTC)
-_WEEKS_MAX: Final = 26
-_BAND_COLOURS: Final = {
-    "critical": ("Critical", "c2"),
-    "high": ("High", "c4"),
-    "mid": ("Mid", "c1"),
-    "low": ("Low", "c3"),
-    "unscored": ("No score", "c5"),
-}
-"""Names and colours of the bands of impact in the plot of weeks."""
+_DAY: Final = timedelta(days=1)
+_SHOWN_OF_A_DAY: Final = {"month": 3, "week": 12}
+_FILE_COLUMNS: Final = (
+    *("event_id", "title", "coins", "categories", "displayed_date_full", "date_precision"),
+    *("earliest", "latest", "impact", "impact_band", "gone", "new_date", "source_url"),
+)
 
 
-@dataclass(frozen=True, slots=True)
-class DayRange:
-    """The UTC days of a list of events: from the first day until `ends`, exclusive."""
-
-    starts: datetime
-    ends: datetime
-
-    def __str__(self) -> str:
-        first, last = self.starts, self.ends - timedelta(days=1)
-        if self.ends >= _FAR:
-            return f"from {first:%d %b %Y} on"
-        return f"{first:%d %b %Y}" if first == last else f"{first:%d %b %Y} to {last:%d %b %Y}"
+def show_upcoming(request: SiteRequest) -> str | Response:
+    """Return the list or the calendar of the events that were known at the time."""
+    view, filters = read_choice(request, "view", _VIEWS, "list"), read_filters(request)
+    return _show_list(request, filters) if view == "list" else _show_grid(request, filters, view)
 
 
-def show_upcoming(request: SiteRequest) -> str:
-    """Return the page of the events that were to come at the time of knowledge."""
-    days = _without_past(_read_days(request), request.moment)
-    dates = read_choice(request, "dates", _DATES, "all")
-    page = read_page(request)
-    on_a_page = _IN_A_REPORT if request.is_report else ON_A_PAGE
-    places = (page - 1) * on_a_page + 1, page * on_a_page
-    none = 1, 0
-    filters = {
+def _show_list(request: SiteRequest, filters: Filters) -> str | Response:
+    (starts, ends), today = _read_days(request), midnight(request.moment)
+    estimated = read_choice(request, "estimated", _ESTIMATED, "include")
+    sort, page = read_choice(request, "sort", _SORTS, "time"), read_page(request)
+    form = request.text("format")
+    size = FILE_ROWS if form else _IN_A_REPORT if request.is_report else ON_A_PAGE
+    places, none = ((page - 1) * size + 1, page * size), (1, 0)
+    exact = none if estimated == "only" else places
+    first_open = none if page > 1 else (1, FILE_ROWS if form else _OPEN_SHOWN)
+    opened = {"include": first_open, "only": places, "drop": none}[estimated]
+    values = {
+        **filters.values,
         "at": request.moment,
-        "starts": days.starts,
-        "ends": days.ends,
-        "coins": read_coin_filter(request),
-        "words": None if (words := request.text("q")) is None else words.lower(),
-        **make_impact_values(read_impact(request)),
+        "starts": starts,
+        "ends": ends,
+        "since": request.moment - NEWS,
+        "is_exact": {"include": None, "only": False, "drop": True}[estimated],
+        "by_impact": sort == "impact",
+        "folds": starts == today and sort == "time",
+        **dict(
+            zip(("exact_from", "exact_to", "open_from", "open_to"), exact + opened, strict=True)
+        ),
     }
-    exact = none if dates == "estimated" else places
-    shortened = (1, _OPEN_SHOWN) if page == 1 else none
-    open_dates = {"all": shortened, "exact": none, "estimated": places}[dates]
-    category = request.text("category")
-    rows = request.reader.rows(
-        _SQL["upcoming_page"],
-        {
-            **filters,
-            "categories": None if category is None else [category.lower()],
-            "is_exact": {"all": None, "exact": True, "estimated": False}[dates],
-            **dict(zip(("exact_from", "exact_to"), exact, strict=True)),
-            **dict(zip(("open_from", "open_to"), open_dates, strict=True)),
-        },
-    )
-    facets = rows[0]["facets"] or []
-    category = read_category(request, [row["category"] for row in facets])
-    events = prepare_events(request, [row for row in rows if row["event_id"] is not None])
-    paged = [event for event in events if event["is_exact"] == (dates != "estimated")]
-    total = paged[0]["total"] if paged else 0
+    rows = read_events(request, _SQL["list_events"], values)
+    if form:
+        files = [{name: row[name] for name in _FILE_COLUMNS} for row in rows[:FILE_ROWS]]
+        return table_file(request, form, "events", files)
+    events = prepare_events(request, rows)
+    paged = [event for event in events if event["is_exact"] == (estimated != "only")]
     if page > 1 and not paged:
         raise InvalidArgument(f"page={page}: there are fewer pages. Begin with the first.")
-    opened = [event for event in events if not event["is_exact"]]
-    weeks = rows[0]["weeks"] or []
-    left = _find_left(request, filters, category, dates) if page == 1 else []
-    totals = {row["what"]: row["total"] for row in left}
+    for event in events:
+        if sort == "time" or not event["is_exact"]:
+            event["heading"] = _find_heading(event)
+    exact_events = [event for event in events if event["is_exact"]]
+    folds = values["folds"]
+    over = [event for event in exact_events if folds and event["latest"] <= request.moment]
+    apart = events[len(exact_events) :]
+    when, length = _when(request), min(ends - starts, timedelta(days=31))
+    first = {"when": None, "to": None, "from": request.text("from")}
+    if starts != today:
+        first["from"] = f"{starts:%Y-%m-%d}"
+    return _render(
+        request,
+        filters,
+        _WHEN[when].lower() if when else _name_days(starts, ends),
+        view="list",
+        view_links={"list": request.again()}
+        | {other: request.again(view=other, **first) for other in ("month", "week")},
+        previous=_link_days(request, starts - length, starts),
+        following=_link_days(request, starts + length, starts + 2 * length),
+        earlier=over,
+        events=exact_events[len(over) :],
+        apart=apart,
+        apart_total=apart[0]["total"] if apart else 0,
+        apart_places=apart[0]["places"] if apart else 0,
+        total=paged[0]["total"] if paged else 0,
+        page=page,
+        pages=ceil(paged[0]["places"] / size) if paged else 0,
+        sort=sort,
+        estimated=estimated,
+        stars=link_stars(
+            request, filters, {slug for each in events for slug in each["coins"] or ()}
+        ),
+    )
+
+
+def _show_grid(request: SiteRequest, filters: Filters, view: str) -> str:
+    """Return the month or week of `from`, else the current one."""
+    first = _read_day(request, "from") or midnight(request.moment)
+    if view == "month":
+        first -= timedelta(days=first.day - 1)
+        after = (first + timedelta(days=31)).replace(day=1)
+    else:
+        first -= timedelta(days=first.weekday())
+        after = first + timedelta(days=7)
+    starts = first - timedelta(days=first.weekday())
+    ends = after + timedelta(days=-after.weekday() % 7)
+    values = {**filters.values, "starts": starts, "ends": ends}
+    rows = read_events(request, _SQL["list_days"], {**values, "most": _SHOWN_OF_A_DAY[view]})
+    found = {row["day"]: row for row in rows}
+    cells = []
+    for number in range((ends - starts).days):
+        day = starts + number * _DAY
+        cell = found.get(day.date(), {"events": 0, "steps": (), "first_events": ()})
+        link = _link_days(request, day, day + _DAY)
+        shown = sorted(cell["first_events"], key=lambda event: event["earliest"])
+        other = not first <= day < after
+        cells.append(cell | {"day": day, "link": link, "first_events": shown, "is_other": other})
+    all_days = _link_days(request, first, after)
+    keep = {"to": None, "when": None}
+    return _render(
+        request,
+        filters,
+        f"{first:%B %Y}" if view == "month" else _name_days(first, after),
+        view=view,
+        view_links={
+            "list": all_days if request.text("from") else request.again(view=None),
+            **{other: request.again(view=other) for other in ("month", "week")},
+        },
+        previous=request.again(**keep, **{"from": f"{first - _DAY:%Y-%m-%d}"}),
+        following=request.again(**keep, **{"from": f"{after:%Y-%m-%d}"}),
+        weeks=[cells[at : at + 7] for at in range(0, len(cells), 7)],
+        today=midnight(request.moment),
+        apart_total=found.get(None, {"events": 0})["events"],
+        all_days=all_days,
+    )
+
+
+def _render(request: SiteRequest, filters: Filters, period: str, **values: Any) -> str:
+    named = describe_filters(request, filters)
     return render(
         "upcoming.html",
         request,
-        title="Upcoming events",
-        days=_by_day([event for event in events if event["is_exact"]], filters["starts"]),
-        periods=_by_period(opened),
-        open_total=opened[0]["total"] if opened else 0,
-        total=total,
-        page=page,
-        pages=ceil(total / on_a_page),
-        range=days,
-        when=None if _has_days(request) else request.text("when") or _WHEN_DEFAULT,
+        title=f"{named}: {period}" if named else f"Events: {period}",
+        heading="Upcoming events" if request.is_report else named or "Events",
+        period=period,
+        when=_when(request),
         whens=_WHEN,
-        dates=dates,
-        dates_choices=_DATES,
-        category=category,
-        categories=_categories(request, facets, category),
-        chips=_chips(facets, category),
+        views=_VIEWS,
+        estimates=_ESTIMATED,
+        bar=make_bar(request, filters),
         bands=BANDS,
-        least_impact=read_impact(request),
-        left=left,
-        left_counts=[(totals[what], text) for what, text in _LEFT.items() if what in totals],
-        chart=_draw_weeks(weeks) if page == 1 and dates != "estimated" else None,
-        has_more=any(request.text(n) for n in ("impact", "from", "to", "dates", "q")),
-        has_filter=any(request.text(n) for n in ("coin", "category", "impact", "q", "dates")),
+        **values,
     )
 
 
-def _find_left(
-    request: SiteRequest, filters: Mapping[str, Any], category: str | None, dates: str
-) -> list[dict[str, Any]]:
-    """Return the events that were in the shown days in the last week, and no longer are."""
-    values = {
-        **filters,
-        "categories": None if category is None else [category.lower()],
-        "is_exact": {"exact": True, "estimated": False}.get(dates),
-        "since": request.moment - _RECENT,
-        "limit": _LEFT_SHOWN,
-    }
-    return request.reader.rows(_SQL["left_upcoming"], values)
+def link_stars(
+    request: SiteRequest, filters: Filters, slugs: Iterable[str]
+) -> dict[str, tuple[str, str]]:
+    """Return for each coin the address that adds it to the filter, or removes it, and its name."""
+    chosen, links = filters.coins or [], {}
+    without = request.again(coins=None)
+    start = f"{without}{'&' if '?' in without else '?'}coins="
+    for slug in slugs:
+        coins = [coin for coin in chosen if coin != slug] if slug in chosen else [*chosen, slug]
+        named = quote(",".join(f"slug:{coin}" for coin in coins), safe="")
+        name = "Remove the star of" if slug in chosen else "Star"
+        links[slug] = start + named if coins else without, name
+    return links
+
+
+def _link_days(request: SiteRequest, starts: datetime, ends: datetime) -> str:
+    """Return the address of the list of some days."""
+    days = {"from": f"{starts:%Y-%m-%d}", "to": f"{ends - _DAY:%Y-%m-%d}"}
+    return request.again(view=None, when=None, **days)
+
+
+def _name_days(starts: datetime, ends: datetime) -> str:
+    if ends >= _FAR:
+        return f"from {starts:%d %b %Y} on"
+    first, last = f"{starts:%d %b %Y}", f"{ends - _DAY:%d %b %Y}"
+    return first if first == last else f"{first} to {last}"
 
 
 def midnight(moment: datetime) -> datetime:
@@ -170,93 +234,84 @@ def midnight(moment: datetime) -> datetime:
     return datetime.combine(moment.astimezone(UTC).date(), time(), tzinfo=UTC)
 
 
-def read_page(request: SiteRequest) -> int:
-    """Return the number of a page of a list, from 1.
-
-    Raises:
-        InvalidArgument: it is not such a number.
-    """
-    given = request.text("page") or "1"
-    if not (given.isascii() and given.isdigit() and len(given) < 7 and int(given) >= 1):
-        raise InvalidArgument(f"page={cut_line(given, 40)!r}; expected a number from 1 on")
-    return int(given)
-
-
 def prepare_events(request: SiteRequest, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows of a list of events, with the names of coins and the marks moved and new."""
+    """Return rows of `page_events` for `event_table`: with labels of coins, `shown`, the date
+    without the current year, its `start` and `end`, and `news`."""
     events = list(rows)
-    if not events:
-        return []
-    ids = [event["event_id"] for event in events]
-    values = {"event_ids": ids, "since": request.moment - _RECENT, "at": request.moment}
-    marks = {row["event_id"]: row for row in request.reader.rows(_SQL["recent_marks"], values)}
-    slugs = {coin for event in events for coin in event["coins"] or ()}
-    labels = find_coin_labels(request, slugs)
+    label_coins(request, events)
     for event in events:
-        mark = marks.get(event["event_id"], {})
-        moved_at = mark.get("moved_at")
-        event["moved_ago"] = None if moved_at is None else _days_ago(request.moment - moved_at)
-        event["moved_from"] = mark.get("moved_from")
-        created_at = mark.get("created_at")
-        event["new_ago"] = None if created_at is None else _days_ago(request.moment - created_at)
-        event["coin_labels"] = [(coin, labels.get(coin, coin)) for coin in event["coins"] or ()]
+        event["shown"] = _shorten(request, event["displayed_date_full"])
+        event["start"], _, event["end"] = event["shown"].partition(" → ")
+        event["heading"] = None
+        event["news"] = _tell_news(request, event)
     return events
 
 
-def find_coin_labels(request: SiteRequest, slugs: Iterable[str]) -> dict[str, str]:
-    """Return the ticker of each coin that has one, in capitals; with the name if it is shared."""
-    rows = request.reader.rows(_SQL["coin_labels"], {"coins": sorted(slugs)})
-    tickers = ((row, row["symbol"].upper()) for row in rows if row["symbol"])
-    return {
-        row["coin"]: f"{ticker} ({row['name'] or row['coin']})" if row["is_shared"] else ticker
-        for row, ticker in tickers
-    }
+def _tell_news(request: SiteRequest, event: dict[str, Any]) -> tuple[str, str, str] | None:
+    """Return kind, text and age of the last news of an event: it left, moved, or is new."""
+    moved, new = (_find_age(request, event[name]) for name in ("moved_at", "new_at"))
+    if event["gone"] == "moved":
+        return "moved", f"moved → {_begin(request, event['new_date'])}", moved or ""
+    if event["gone"]:
+        return "off", event["gone"], _find_age(request, event["left_at"]) or ""
+    if moved:
+        is_same = event["moved_from"] == event["displayed_date_full"]
+        text = "moved" if is_same else f"moved from {_begin(request, event['moved_from'])}"
+        return "moved", text, moved
+    return ("new", "new", new) if new else None
 
 
-def _days_ago(age: timedelta) -> str:
-    if age < timedelta(hours=24):
-        return "today" if age < timedelta(hours=1) else f"{age.seconds // 3600} h ago"
+def _begin(request: SiteRequest, shown: str | None) -> str:
+    return _shorten(request, shown).partition(" → ")[0]
+
+
+def _shorten(request: SiteRequest, shown: str | None) -> str:
+    """Return a displayed date without the current year behind a day."""
+    found = shown or "no date"
+    is_day = found[:2].isdigit() or found.startswith("By ")
+    return found.replace(f" {request.moment.year}", "") if is_day else found
+
+
+def _find_age(request: SiteRequest, known_at: datetime | None) -> str | None:
+    """Return the age of news; None if it is none any more."""
+    if known_at is None or (age := request.moment - known_at) >= NEWS:
+        return None
+    if age < _DAY:
+        return f"{age.seconds // 3600} h ago" if age.seconds >= 3600 else "just now"
     return "1 day ago" if age.days == 1 else f"{age.days} days ago"
 
 
-def _without_past(days: DayRange, moment: datetime) -> DayRange:
-    """Return the days that are not over: this page shows events to come."""
-    today = midnight(moment)
-    if days.ends <= today:
-        raise InvalidArgument(
-            f"the days {days} are over, and this page shows events to come. To see the events that "
-            "were expected, choose an earlier time of knowledge (As known at)"
-        )
-    return DayRange(max(days.starts, today), days.ends)
+def _find_heading(event: dict[str, Any]) -> date | str:
+    """Return the day or the period under which a list by time shows an event."""
+    if not event["is_exact"]:
+        return _PERIODS.get(event["date_precision"], "No date")
+    day: date = event["earliest"].date()
+    return "Began before these days" if event["is_before"] else day
 
 
-def _has_days(request: SiteRequest) -> bool:
-    return bool(request.text("from") or request.text("to"))
+def _when(request: SiteRequest) -> str | None:
+    """Return the named period; None if the address has days."""
+    if request.text("from") or request.text("to"):
+        return None
+    return read_choice(request, "when", _WHEN, _WHEN_DEFAULT)
 
 
-def _read_days(request: SiteRequest) -> DayRange:
-    """Return the requested days; `from` and `to` take precedence over `when`."""
-    today = midnight(request.moment)
-    if _has_days(request):
+def _read_days(request: SiteRequest) -> tuple[datetime, datetime]:
+    """Return the first day and the end of the last one; `from` and `to` precede `when`."""
+    today, when = midnight(request.moment), _when(request)
+    if when is None:
         first, last = _read_day(request, "from"), _read_day(request, "to")
-        starts, ends = first or today, _FAR if last is None else last + timedelta(days=1)
+        starts, ends = first or min(today, last or today), _FAR if last is None else last + _DAY
         if ends <= starts:
             raise InvalidArgument(
-                f"no day lies between from={starts:%Y-%m-%d} and to={ends - timedelta(1):%Y-%m-%d}"
+                f"no day lies between from={starts:%Y-%m-%d} and to={ends - _DAY:%Y-%m-%d}"
             )
-        return DayRange(starts, ends)
-    when = read_choice(request, "when", _WHEN, _WHEN_DEFAULT)
-    monday = today - timedelta(days=today.weekday())
-    week = timedelta(days=7)
-    if when == "today":
-        return DayRange(today, today + timedelta(days=1))
-    if when == "this-week":
-        return DayRange(today, monday + week)
+        return starts, ends
+    monday, week = today - timedelta(days=today.weekday()), timedelta(days=7)
     if when == "next-week":
-        return DayRange(monday + week, monday + 2 * week)
-    if when == "all":
-        return DayRange(today, _FAR)
-    return DayRange(today, today + timedelta(days=int(when.removesuffix("d")) + 1))
+        return monday + week, monday + 2 * week
+    named = {"today": today + _DAY, "this-week": monday + week, "all": _FAR}.get(when)
+    return today, named or today + timedelta(days=int(when.removesuffix("d")) + 1)
 
 
 def _read_day(request: SiteRequest, name: str) -> datetime | None:
@@ -271,114 +326,3 @@ def _read_day(request: SiteRequest, name: str) -> datetime | None:
     if not date(1970, 1, 1) <= found <= date(9990, 1, 1):
         raise InvalidArgument(f"{name}={given!r} is not within the years 1970 to 9990")
     return datetime.combine(found, time(), tzinfo=UTC)
-
-
-def read_choice(request: SiteRequest, name: str, choices: Mapping[str, str], default: str) -> str:
-    """Return a parameter that is one of the keys of `choices`."""
-    given = request.text(name) or default
-    if given not in choices:
-        raise InvalidArgument(f"{name}={cut_line(given, 40)!r}; expected {', '.join(choices)}")
-    return given
-
-
-def read_impact(request: SiteRequest) -> float | None:
-    """Return the least impact: a score, or the lowest score of a band."""
-    given = request.text("impact")
-    if given is None:
-        return None
-    of_band = {name.lower(): least for least, name in BANDS}
-    try:
-        return of_band[given.lower()] if given.lower() in of_band else float(given)
-    except ValueError:
-        expected = f"a score from 0 to 10, or {', '.join(name for _, name in BANDS)}"
-        raise InvalidArgument(f"impact={cut_line(given, 40)!r}; expected {expected}") from None
-
-
-def read_category(request: SiteRequest, shown: list[str]) -> str | None:
-    """Return the requested category in its stored spelling; `shown` are tried first."""
-    given = request.text("category")
-    if given is None:
-        return None
-    for name in (*shown, *list_categories(request)):
-        if name.lower() == given.lower():
-            return name
-    known = list_categories(request)
-    near = get_close_matches(given.lower(), [name.lower() for name in known], 3, 0.4)
-    similar = [(request.again(category=n), n, "") for n in known if n.lower() in near]
-    hint = " Similar categories:" if similar else ""
-    reason = f"No event has the category {cut_line(given, 60)!r}.{hint}"
-    raise PageProblem("Unknown category", reason, 404, similar)
-
-
-def list_categories(request: SiteRequest) -> list[str]:
-    """Return the categories that were known at the time of knowledge."""
-    rows = request.reader.rows(_SQL["known_categories"], {"at": request.moment})
-    return [row["category"] for row in rows if row["category"]]
-
-
-def _categories(
-    request: SiteRequest, facets: list[dict[str, Any]], chosen: str | None
-) -> list[tuple[str, int]]:
-    """Return the categories of the drop-down list by name, with the number of their events."""
-    found = {row["category"]: row["events"] for row in facets}
-    if chosen is not None:
-        found.setdefault(chosen, 0)
-    return sorted(found.items())
-
-
-def _chips(facets: list[dict[str, Any]], chosen: str | None) -> list[tuple[str, int]]:
-    """Return the most frequent categories, and the chosen one."""
-    found = {row["category"]: row["events"] for row in facets[:_CHIPS_MAX]}
-    if chosen is not None and chosen not in found:
-        found[chosen] = next((row["events"] for row in facets if row["category"] == chosen), 0)
-    return list(found.items())
-
-
-def _draw_weeks(weeks: list[dict[str, Any]]) -> BarChart | None:
-    """Return the events of each week by impact; None for less than two weeks."""
-    counted = {row["week"]: row for row in weeks if row["week"] is not None}
-    if len(counted) < 2:
-        return None
-    first, last = min(counted), max(counted)
-    mondays = [first + timedelta(weeks=n) for n in range((last - first).days // 7 + 1)]
-    shown = mondays[:_WEEKS_MAX]
-    apart = sum(row["events"] for row in weeks if row["week"] is None)
-    notes = ["Events with an exact date, by the week (from Monday, UTC) in which they begin."]
-    if len(mondays) > len(shown):
-        notes.append(f"The first {len(shown)} of {len(mondays)} weeks.")
-    if apart:
-        notes.append(f"{apart:,} more have an estimated date, and are left out.")
-
-    def count(row: dict[str, int], band: str) -> int:
-        scored = sum(row[name] for name in _BAND_COLOURS if name != "unscored")
-        return row["events"] - scored if band == "unscored" else row[band]
-
-    nothing = dict.fromkeys((*_BAND_COLOURS, "events"), 0)
-    return BarChart(
-        name="weeks",
-        question="How many events are there in each week?",
-        description=" ".join(notes),
-        label="Week from",
-        labels=[f"{monday:%d %b}" for monday in shown],
-        series=[
-            BarSeries(name, colour, [count(counted.get(day, nothing), band) for day in shown])
-            for band, (name, colour) in _BAND_COLOURS.items()
-        ],
-    )
-
-
-def _by_day(
-    events: list[dict[str, Any]], starts: datetime
-) -> list[tuple[date | None, list[dict[str, Any]]]]:
-    """Return the events of each day; under None those that began earlier."""
-
-    def begins(event: dict[str, Any]) -> date | None:
-        first: datetime = event["earliest"]
-        return None if first < starts else first.astimezone(UTC).date()
-
-    return [(day, list(found)) for day, found in groupby(events, key=begins)]
-
-
-def _by_period(events: list[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
-    grouped = groupby(events, key=lambda event: _PERIODS.get(event["date_precision"], "No date"))
-    return [(name, list(found)) for name, found in grouped]

@@ -1,100 +1,74 @@
--- Coins as known at a time. Symbol and name are the current ones, as in coins_as_of.
+-- Coins as known at a time, over the tables of page_events.sql.
 
 -- name: coin_list
--- Grain: one row per coin of a page, by rank, with the number of its upcoming events. `total` is the
--- number of all coins that match. Coins that no pull of coins showed by then have no rank.
--- Parameters: $at; $words, a part of slug, symbol or name in small letters, or NULL; $first and
+-- Grain: one row per coin that matches, in the order $sort (rank, name, upcoming or next), with the
+-- number of its upcoming events and the next of them with an exact date. `total` counts all.
+-- Parameters: $at; $words, a part of slug, symbol or name in small letters, or NULL; $sort; $first and
 -- $limit, the rows of the page. Run twice: the same rows.
-WITH ranked AS (
-    SELECT coin, rank FROM _almanac.coins_at($at::TIMESTAMPTZ)
-),
-ahead AS (
-    SELECT coin, count(*) AS upcoming
-    FROM (SELECT unnest(coins) AS coin FROM upcoming_as_of($at::TIMESTAMPTZ))
-    GROUP BY coin
-),
-known AS (
-    SELECT coin FROM ranked
-    UNION
-    SELECT unnest(coins) FROM event_versions WHERE known_from <= $at::TIMESTAMPTZ
-)
 SELECT
-    k.coin, c.symbol, c.name, r.rank, coalesce(a.upcoming, 0) AS upcoming,
-    count(*) OVER () AS total
-FROM known AS k
-LEFT JOIN ranked AS r ON r.coin = k.coin
-LEFT JOIN ahead AS a ON a.coin = k.coin
-LEFT JOIN coins AS c ON c.slug = k.coin
-WHERE $words::VARCHAR IS NULL
-    OR contains(lower(concat_ws(' ', k.coin, c.symbol, c.name)), $words::VARCHAR)
+    k.coin, k.symbol, k.name, k.rank, coalesce(a.upcoming, 0) AS upcoming,
+    a.next_id, a.next_title, a.next_date, count(*) OVER () AS total
+FROM page_coins AS k
+LEFT JOIN (
+    SELECT
+        coin,
+        count(*) AS upcoming,
+        min(latest) FILTER (is_exact) AS next_at,
+        arg_min(event_id, latest) FILTER (is_exact) AS next_id,
+        arg_min(title, latest) FILTER (is_exact) AS next_title,
+        arg_min(displayed_date_full, latest) FILTER (is_exact) AS next_date
+    FROM page_coin_events
+    WHERE gone IS NULL AND latest > $at::TIMESTAMPTZ
+    GROUP BY coin
+) AS a ON a.coin = k.coin
+WHERE $words::VARCHAR IS NULL OR contains(k.words, $words::VARCHAR)
 ORDER BY
-    coalesce(lower(c.symbol) = $words::VARCHAR OR k.coin = $words::VARCHAR, false) DESC,
-    r.rank NULLS LAST, upcoming DESC, k.coin
+    coalesce(lower(k.symbol) = $words::VARCHAR OR k.coin = $words::VARCHAR, false) DESC,
+    CASE $sort WHEN 'name' THEN lower(coalesce(k.name, k.coin)) END,
+    CASE $sort WHEN 'upcoming' THEN a.upcoming END DESC NULLS LAST,
+    CASE $sort WHEN 'next' THEN a.next_at END NULLS LAST,
+    k.rank NULLS LAST, upcoming DESC, k.coin
 LIMIT $limit OFFSET $first
 
 -- name: coin_facts
--- Grain: one row if the coin was known at $at: its rank in the last complete pull by then, and when a
--- complete pull last showed it. Parameters: $coin, a slug; $at. Run twice: the same row.
-SELECT s.rank, s.tracked, s.missing_since, s.observed_at, c.symbol, c.name
-FROM (SELECT $coin AS coin) AS w
-LEFT JOIN _almanac.coins_at($at::TIMESTAMPTZ) AS s ON s.coin = w.coin
-LEFT JOIN coins AS c ON c.slug = w.coin
-WHERE s.coin IS NOT NULL
-    OR EXISTS (
-        FROM event_versions
-        WHERE list_contains(coins, $coin) AND known_from <= $at::TIMESTAMPTZ
-    )
+-- Grain: one row if the coin was known: its rank in the last complete pull, and when a complete pull
+-- last showed it. Parameters: $coin, a slug. Run twice: the same row.
+FROM page_coins WHERE coin = $coin
 
 -- name: coin_events
--- Grain: one row per event of a page that was linked to the coin at $at: those to come, exact dates
--- first, from the soonest; the others from the latest. `total` is the number of all of a kind.
+-- Grain: one row per event of the page of a coin: those to come, exact dates first, from the soonest;
+-- then the others, from the latest. `events` and `upcoming` count all.
 -- Parameters: $coin; $at; $limit and $past_limit, the most rows of each kind. Run twice: the same rows.
-SELECT *
-FROM (
-    SELECT
-        *,
-        count(*) OVER (PARTITION BY is_upcoming) AS total,
-        row_number() OVER (
-            PARTITION BY is_upcoming
-            ORDER BY
-                is_upcoming AND NOT is_exact,
-                CASE
-                    WHEN is_upcoming AND is_exact THEN earliest
-                    WHEN is_upcoming THEN latest
-                END,
-                latest DESC NULLS LAST, event_id
-        ) AS place
-    FROM (
-        SELECT
-            event_id, title, displayed_date_full, date_precision, earliest, latest, coins,
-            categories, impact, impact_band,
-            coalesce(date_precision IN ('instant', 'day'), false) AS is_exact,
-            status = 'scheduled' AND missing_since IS NULL
-                AND coalesce(latest > $at::TIMESTAMPTZ, false) AS is_upcoming,
-            CASE
-                WHEN status <> 'scheduled' THEN status
-                WHEN missing_since IS NOT NULL THEN 'missing'
-            END AS state
-        FROM events_as_of($at::TIMESTAMPTZ)
-        WHERE list_contains(coins, $coin)
-    )
+-- list_contains finds the events before their coins are listed, where the events are not prepared.
+WITH found AS (
+    SELECT *, gone IS NULL AND coalesce(latest > $at::TIMESTAMPTZ, false) AS is_upcoming
+    FROM page_coin_events
+    WHERE coin = $coin AND list_contains(coins, $coin)
 )
-WHERE place <= if(is_upcoming, $limit, $past_limit)
-ORDER BY is_upcoming DESC, place
+FROM (SELECT count(*) AS events, count(*) FILTER (is_upcoming) AS upcoming FROM found), (
+    (
+        FROM found
+        WHERE is_upcoming
+        ORDER BY NOT is_exact, if(is_exact, earliest, latest), event_id
+        LIMIT $limit
+    )
+    UNION ALL
+    (FROM found WHERE NOT is_upcoming ORDER BY latest DESC NULLS LAST, event_id LIMIT $past_limit)
+)
 
--- name: coin_changes
--- Grain: one row per version and kind of change of an event linked to the coin, the newest first.
--- Parameters: $coin; $at; $limit. Run twice: the same rows.
-SELECT
-    c.event_id, c.title, c.known_from, c.kind, c.old_value, c.new_value, v.displayed_date_full
-FROM (
-    SELECT *
-    FROM changes
-    WHERE list_contains(coins, $coin)
-        AND known_from <= $at::TIMESTAMPTZ
-        AND kind <> 'revealed'
-    ORDER BY known_from DESC, event_id, version DESC, kind
-    LIMIT $limit
-) AS c
-LEFT JOIN event_versions AS v ON v.event_id = c.event_id AND v.version = c.version
-ORDER BY c.known_from DESC, c.event_id, c.version DESC, c.kind
+-- name: search_coins
+-- Grain: one row per coin that matches, by rank. Parameters: $words, as in coin_list; $limit. Run twice:
+-- the same rows.
+FROM page_coins
+WHERE contains(words, $words)
+ORDER BY coalesce(lower(symbol) = $words OR coin = $words, false) DESC, rank NULLS LAST, coin
+LIMIT $limit
+
+-- name: search_events
+-- Grain: one row per event with the words in its title: those to come, the soonest first, then the
+-- others, the latest first. Parameters: $words, in small letters; $at; $limit. Run twice: the same rows.
+SELECT *, coalesce(latest > $at::TIMESTAMPTZ, false) AS is_ahead
+FROM page_events
+WHERE contains(lower(title), $words) AND NOT is_former
+ORDER BY is_ahead DESC, if(is_ahead, latest, NULL), latest DESC NULLS LAST, event_id
+LIMIT $limit

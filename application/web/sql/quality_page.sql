@@ -3,7 +3,8 @@
 --
 --     batches                     ─▶ list_pulled_feeds, list_pull_days, list_suspect_batches
 --     rejects, batches            ─▶ list_rejects
---     events_as_of                ─▶ list_missing_then
+--     coverage_at                 ─▶ list_windows
+--     page_events                 ─▶ list_missing_then
 --     event_versions, the rest    ─▶ count_published
 
 -- name: list_pulled_feeds
@@ -48,6 +49,13 @@ LEFT JOIN pulls AS p USING (day)
 GROUP BY d.day
 ORDER BY d.day
 
+-- name: list_windows
+-- Grain: one row per feed, plan, window and filters: the last complete pull by $at.
+-- Parameters: $at, not before the first pull. Run twice: the same rows.
+SELECT feed, plan, lower, upper, since, coins, categories, observed_at, rows
+FROM coverage_at($at::TIMESTAMPTZ)
+ORDER BY feed, observed_at DESC, batch_id
+
 -- name: list_suspect_batches
 -- Grain: one row per batch that is in quarantine, flagged or incomplete, newest first, at most
 -- $limit. `total` counts all.
@@ -86,9 +94,9 @@ LIMIT $limit
 -- Parameters: $at, $limit. Run twice: the same rows.
 SELECT
     event_id, title, displayed_date_full, source_url, missing_since, impact, impact_band,
-    count(*) OVER () AS total
-FROM events_as_of($at::TIMESTAMPTZ)
-WHERE missing_since IS NOT NULL AND status = 'scheduled'
+    impact_step, count(*) OVER () AS total
+FROM page_events
+WHERE gone = 'missing' AND NOT is_former AND missing_since <= $at::TIMESTAMPTZ
 ORDER BY missing_since DESC, event_id
 LIMIT $limit
 

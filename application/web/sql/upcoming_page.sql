@@ -1,171 +1,106 @@
--- The events to come, as known at a time; their marks; names of coins and categories.
+-- The list of events, the calendar of their days, and the names of coins and categories.
 
--- name: upcoming_page
--- Grain: one row per upcoming event of a page, exact dates first, those under way last; one row with
--- the event_id NULL if there is none. Other dates are by precision, and of each precision by impact.
--- `total` is the number of all events that pass the filters and have a date of the same kind, exact
--- or not. `facets`, the same in each row, has the categories of the events that pass the other
--- filters, with their number; `weeks` has the events by the week (its Monday, UTC) in which they
--- begin, and by band of impact. The week NULL has the events without an exact date.
--- Parameters: $at; $starts and $ends, the time in which an event may take place; $coins, $categories
--- (small letters), lists or NULL; $min_impact, $bands; $words, a part of the title in small letters, or
--- NULL; $is_exact, whether facets count exact dates, or others, or NULL for both; $exact_from, $exact_to, $open_from, $open_to, the places of exact and of other dates.
+-- name: list_events
+-- Grain: one row per event of a page that may take place from $starts until $ends: exact dates first,
+-- of these the ones that began before at the end, and of a day those that left it; other dates by precision, and of each precision by
+-- impact. An event that left this time after $since has a row, too: `gone` is cancelled, withdrawn,
+-- missing or moved, the last with its former date; of events that are over, each that was cancelled.
+-- `place` counts the rows of a kind, exact or not, `places` is their number, and `total` the number of
+-- those that are not gone.
+-- Parameters: $at; $starts, $ends, $since; $coins, $categories (small letters), lists or NULL;
+-- $min_impact, $bands; $words, a part of the title in small letters, or NULL; $is_exact, the kind of
+-- dates, or NULL for both; $by_impact, whether exact dates are by impact, not by time; $folds, whether
+-- those that are over come first; $exact_from, $exact_to, $open_from, $open_to, places of each kind.
 -- Run twice: the same rows.
-WITH found AS MATERIALIZED (
-    SELECT *, coalesce(date_precision IN ('instant', 'day'), false) AS is_exact
-    FROM upcoming_as_of($at::TIMESTAMPTZ)
-    WHERE coalesce(earliest, $at::TIMESTAMPTZ) < $ends::TIMESTAMPTZ
-        AND latest > $starts::TIMESTAMPTZ
-        AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
-        AND ($words::VARCHAR IS NULL OR contains(lower(title), $words::VARCHAR))
-        AND {shared has_impact}
-)
-SELECT f.facets, w.weeks, p.*
-FROM (
-    SELECT list({'category': category, 'events': events} ORDER BY events DESC, category) AS facets
-    FROM (
-        SELECT category, count(*) AS events
-        FROM (
-            SELECT unnest(categories) AS category
-            FROM found
-            WHERE is_exact = coalesce($is_exact::BOOLEAN, is_exact)
-        )
-        GROUP BY category
-    )
-) AS f
-CROSS JOIN (
-    SELECT list(weekly ORDER BY week) AS weeks
-    FROM (
-        SELECT
-            CASE WHEN is_exact THEN date_trunc(
-                'week', greatest(earliest, $starts::TIMESTAMPTZ) AT TIME ZONE 'UTC'
-            )::DATE END AS week,
-            count(*) FILTER (WHERE coalesce(impact >= 7.5, impact_band = 'Critical')) AS critical,
-            count(*) FILTER (
-                WHERE coalesce(impact >= 5.0 AND impact < 7.5, impact_band = 'High')
-            ) AS high,
-            count(*) FILTER (
-                WHERE coalesce(impact >= 2.5 AND impact < 5.0, impact_band = 'Mid')
-            ) AS mid,
-            count(*) FILTER (WHERE coalesce(impact < 2.5, impact_band = 'Low')) AS low,
-            count(*) AS events
-        FROM found
-        WHERE {shared has_category}
-        GROUP BY week
-    ) AS weekly
-) AS w
-LEFT JOIN (
-    SELECT
-        *,
-        row_number() OVER (
-            PARTITION BY is_exact
-            ORDER BY is_exact AND earliest < $starts::TIMESTAMPTZ,
-                list_position(['month', 'quarter', 'year', 'deadline'], date_precision),
-                CASE WHEN NOT is_exact
-                    THEN coalesce(
-                        impact, list_position(['Low', 'Mid', 'High', 'Critical'], impact_band) * 2.5 - 2.5
-                    ) END DESC NULLS LAST,
-                if(is_exact, earliest, latest), earliest, event_id
-        ) AS place,
-        count(*) OVER (PARTITION BY is_exact) AS total
-    FROM found
-    WHERE {shared has_category}
-    QUALIFY (is_exact AND place BETWEEN $exact_from AND $exact_to)
-        OR (NOT is_exact AND place BETWEEN $open_from AND $open_to)
-) AS p ON true
-ORDER BY p.is_exact DESC, p.place
-
--- name: left_upcoming
--- Grain: one row per event that a version known after $since, until $at, or a version that ended in
--- that time, scheduled within the days, and that no longer is: cancelled, withdrawn, missing, or
--- moved to another time: `what`. By its former date; of each kind at most $limit rows, and `total`
--- is the number of all of the kind.
--- Parameters: as upcoming_page; $since; $is_exact, the kind of date before, or NULL; $limit.
--- Run twice: the same rows.
--- Of the versions alone, since the plan of events_as_of takes longer than the query.
-WITH missed AS MATERIALIZED (
-    SELECT event_id, max(changed_at) AS changed_at
-    FROM event_absences
-    WHERE changed_at <= $at::TIMESTAMPTZ
-    GROUP BY event_id
-    HAVING arg_max_null(missing_since, changed_at) IS NOT NULL
-        AND max(changed_at) > $since::TIMESTAMPTZ
-),
-before AS MATERIALIZED (
-    SELECT event_id, version, displayed_date_full, earliest, latest
-    FROM event_versions
-    WHERE known_from <= $at::TIMESTAMPTZ
-        AND (
-            (known_to > $since::TIMESTAMPTZ AND known_to <= $at::TIMESTAMPTZ)
-            OR event_id IN (SELECT event_id FROM missed)
-        )
-        AND known_to IS DISTINCT FROM known_from
-        AND status = 'scheduled'
-        AND coalesce(earliest, $at::TIMESTAMPTZ) < $ends::TIMESTAMPTZ
-        AND latest > $starts::TIMESTAMPTZ
-        AND (
-            $is_exact::BOOLEAN IS NULL
-            OR coalesce(date_precision IN ('instant', 'day'), false) = $is_exact::BOOLEAN
-        )
-        AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
-        AND ($words::VARCHAR IS NULL OR contains(lower(title), $words::VARCHAR))
-        AND {shared has_category}
-        AND {shared has_impact}
-    QUALIFY row_number() OVER (PARTITION BY event_id ORDER BY version DESC) = 1
-),
-judged AS (
-    SELECT
-        b.event_id, b.displayed_date_full AS old_date, b.earliest AS old_earliest,
-        n.title, n.displayed_date_full, n.source_url,
-        CASE
-            WHEN n.status <> 'scheduled' THEN n.status
-            WHEN m.event_id IS NOT NULL THEN 'missing'
-            WHEN (
-                coalesce(n.earliest, $at::TIMESTAMPTZ) < $ends::TIMESTAMPTZ
-                AND n.latest > $starts::TIMESTAMPTZ
-                AND (
-                    $is_exact::BOOLEAN IS NULL
-                    OR coalesce(n.date_precision IN ('instant', 'day'), false) = $is_exact::BOOLEAN
-                )
-            ) IS NOT TRUE THEN 'moved'
-        END AS what,
-        coalesce(m.changed_at, n.known_from) AS known_at
-    FROM before AS b
-    JOIN event_versions AS n ON n.event_id = b.event_id
-    LEFT JOIN missed AS m ON m.event_id = b.event_id
-    WHERE n.known_from <= $at::TIMESTAMPTZ
-        AND (n.known_to > $at::TIMESTAMPTZ OR n.known_to IS NULL)
-)
 SELECT
-    * EXCLUDE (old_earliest),
-    count(*) OVER (PARTITION BY what) AS total
-FROM judged
-WHERE what IS NOT NULL
-QUALIFY row_number() OVER (PARTITION BY what ORDER BY old_earliest NULLS LAST, event_id) <= $limit
-ORDER BY old_earliest NULLS LAST, event_id
+    event_id, title, coins, categories, impact, impact_band, impact_step, source_url,
+    displayed_date_full, date_precision, is_exact, earliest, latest, new_date, new_at, moved_at,
+    moved_from, left_at,
+    if(is_former, coalesce(gone, 'moved'), gone) AS gone,
+    is_exact AND earliest < $starts::TIMESTAMPTZ AS is_before,
+    row_number() OVER (
+        PARTITION BY is_exact
+        ORDER BY
+            $folds AND latest > $at::TIMESTAMPTZ,
+            NOT $by_impact AND is_before,
+            CASE WHEN is_exact AND NOT $by_impact THEN (earliest AT TIME ZONE 'UTC')::DATE END,
+            gone IS NOT NULL OR is_former,
+            list_position(['month', 'quarter', 'year', 'deadline'], date_precision),
+            CASE WHEN $by_impact OR NOT is_exact THEN coalesce(impact, impact_step * 2.5 - 2.5) END
+                DESC NULLS LAST,
+            if(is_exact, earliest, latest), earliest, event_id
+    ) AS place,
+    count(*) OVER (PARTITION BY is_exact) AS places,
+    sum((gone IS NULL AND NOT is_former)::INTEGER) OVER (PARTITION BY is_exact) AS total
+FROM page_events
+WHERE may_begin < $ends::TIMESTAMPTZ
+    AND latest > $starts::TIMESTAMPTZ
+    AND ($is_exact::BOOLEAN IS NULL OR is_exact = $is_exact::BOOLEAN)
+    AND CASE
+        WHEN is_former THEN moved_at > $since::TIMESTAMPTZ AND coalesce(
+            new_may_begin >= $ends::TIMESTAMPTZ
+            OR new_latest <= $starts::TIMESTAMPTZ,
+            true
+        )
+        ELSE gone IS NULL OR left_at > $since::TIMESTAMPTZ OR latest <= $at::TIMESTAMPTZ
+    END
+    AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
+    AND {shared has_category}
+    AND ($words::VARCHAR IS NULL OR contains(lower(title), $words::VARCHAR))
+    AND {shared has_impact}
+QUALIFY place BETWEEN if(is_exact, $exact_from, $open_from) AND if(is_exact, $exact_to, $open_to)
+ORDER BY is_exact DESC, place
+
+-- name: list_days
+-- Grain: one row per UTC day from $starts until $ends on which events with an exact date begin, with
+-- their number by step of impact, the highest first, and the $most events of the highest impact. The
+-- day NULL has the number of events that may take place in this time without an exact date.
+-- Parameters: $starts, $ends, $most; filters as in list_events. Run twice: the same rows.
+SELECT
+    CASE WHEN is_exact THEN (earliest AT TIME ZONE 'UTC')::DATE END AS day,
+    count(*) AS events,
+    [
+        count(*) FILTER (WHERE impact_step = 4), count(*) FILTER (WHERE impact_step = 3),
+        count(*) FILTER (WHERE impact_step = 2), count(*) FILTER (WHERE impact_step = 1)
+    ] AS steps,
+    list(
+        {
+            'event_id': event_id, 'title': title,
+            'source_url': source_url,
+            'impact_step': impact_step,
+            'date_precision': date_precision,
+            'earliest': earliest
+        }
+        ORDER BY coalesce(impact, impact_step * 2.5 - 2.5) DESC NULLS LAST, earliest, event_id
+    )[:$most] AS first_events
+FROM page_events
+WHERE gone IS NULL
+    AND NOT is_former
+    AND latest > $starts::TIMESTAMPTZ
+    AND may_begin < $ends::TIMESTAMPTZ
+    AND (NOT is_exact OR earliest >= $starts::TIMESTAMPTZ)
+    AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
+    AND {shared has_category}
+    AND ($words::VARCHAR IS NULL OR contains(lower(title), $words::VARCHAR))
+    AND {shared has_impact}
+GROUP BY day
+ORDER BY day
 
 -- name: known_categories
--- Grain: one row per category known at $at: listed by then, or of a version known by then.
--- Parameters: $at. Run twice: the same rows.
-SELECT name AS category FROM categories WHERE first_seen_at <= $at::TIMESTAMPTZ
-UNION
-SELECT unnest(categories) FROM event_versions WHERE known_from <= $at::TIMESTAMPTZ
+-- Grain: one row per category, with the time from which it is known: listed, or of a version.
+-- Parameters: none. Run twice: the same rows.
+SELECT category, min(known_from) AS known_from
+FROM (
+    SELECT name AS category, first_seen_at AS known_from FROM categories
+    UNION ALL
+    SELECT unnest(categories), known_from FROM event_versions
+)
+WHERE category <> ''
+GROUP BY category
 ORDER BY category
 
--- name: recent_marks
--- Grain: one row per event of $event_ids that was created, or whose date changed, after $since and at
--- or before $at: its last such version.
--- Parameters: $event_ids, $since, $at. Run twice: the same rows.
-{shared recent_marks}
-
--- name: coin_labels
--- Grain: one row per coin of $coins that has a name. Symbol and name are current. `is_shared` says
--- that another coin has the same symbol.
--- Parameters: $coins, slugs. Run twice: the same rows.
-SELECT
-    slug AS coin, symbol, name,
-    lower(symbol) IN (
-        SELECT lower(symbol) FROM coins GROUP BY lower(symbol) HAVING count(*) > 1
-    ) AS is_shared
+-- name: coin_names
+-- Grain: one row per coin, with its current symbol and name. `is_shared` says that another coin has
+-- the same symbol. Parameters: none. Run twice: the same rows.
+SELECT slug AS coin, symbol, name, count(*) OVER (PARTITION BY lower(symbol)) > 1 AS is_shared
 FROM coins
-WHERE slug IN (SELECT unnest($coins::VARCHAR[]))

@@ -1,10 +1,14 @@
 "use strict";
 
-// A form leaves out its empty fields, so that an address shows only what was chosen.
-for (const form of document.querySelectorAll("form")) {
+const forms = document.querySelectorAll("form");
+
+// A form leaves out empty fields and unchanged choices, so that an address shows what was chosen.
+const given = new URLSearchParams(location.search);
+for (const form of forms) {
   form.addEventListener("submit", () => {
     for (const field of form.elements) {
-      if (field.name && !field.value) field.disabled = true;
+      const isKept = field.matches("select") && field.selectedOptions[0]?.defaultSelected && !given.has(field.name);
+      if (field.name && (!field.value || isKept)) field.disabled = true;
     }
   });
 }
@@ -15,7 +19,7 @@ window.addEventListener("pageshow", () => {
 });
 
 // A choice of days and a first or last day exclude each other.
-for (const form of document.querySelectorAll("form")) {
+for (const form of forms) {
   const { when, from, to } = form.elements;
   if (!when || !from || !to) continue;
   when.addEventListener("change", () => {
@@ -23,8 +27,108 @@ for (const form of document.querySelectorAll("form")) {
   });
 }
 
-// The time in the reader's zone, as a hint.
-for (const time of document.querySelectorAll("time[datetime*='T']")) {
-  const moment = new Date(time.dateTime);
-  if (!Number.isNaN(moment.getTime())) time.title = `${moment.toLocaleString()} in your zone`;
+// Filters apply on change, and the changed field keeps the focus.
+for (const form of document.querySelectorAll("form[data-auto]")) {
+  form.addEventListener("change", (event) => {
+    sessionStorage.setItem("changed", event.target.name);
+    form.requestSubmit();
+  });
+  const changed = form.elements[sessionStorage.getItem("changed")];
+  if (changed && form.previousElementSibling?.matches(".fold")) form.previousElementSibling.open = true;
+  changed?.focus({ preventScroll: true });
 }
+sessionStorage.removeItem("changed");
+
+// Times in UTC, in the reader's zone, or from now. UTC is what the server wrote.
+const times = [...document.querySelectorAll("time[datetime*='T']")].map((element) => ({
+  element, utc: element.textContent, at: new Date(element.dateTime),
+}));
+const zone = document.querySelector(".zone");
+const near = new Intl.RelativeTimeFormat("en", { style: "short" });
+const UNITS = [["year", 31557600], ["month", 2629800], ["day", 86400], ["hour", 3600], ["minute", 60]];
+
+function tellApart(at) {
+  const seconds = (at - Date.now()) / 1000;
+  const [unit, size] = UNITS.find(([, size]) => Math.abs(seconds) >= size) ?? UNITS.at(-1);
+  return near.format(Math.round(seconds / size), unit);
+}
+
+function tellLocal(at, utc) {
+  const hour = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
+  if (/^\d\d:\d\d/.test(utc) && at.getDate() === at.getUTCDate()) return at.toLocaleTimeString("en-GB", hour);
+  const day = { day: "2-digit", month: "short" };
+  return at.toLocaleString("en-GB", /\d{4}/.test(utc) ? { ...day, ...hour, year: "numeric" } : { ...day, ...hour }).replace(",", "");
+}
+
+function showTimes() {
+  for (const { element, utc, at } of times) {
+    const tell = zone.value === "apart" && element.closest("td, li, dd") ? tellApart : tellLocal;
+    element.textContent = zone.value === "utc" ? utc : tell(at, utc);
+    element.title = `${at.toLocaleString()} in your zone, ${tellApart(at)}`;
+  }
+  document.querySelector(".zoned").textContent = zone.value === "utc" ? "All times are UTC." : "Times are of your zone, days are UTC.";
+}
+
+zone.value = localStorage.getItem("times") ?? "utc";
+zone.addEventListener("change", () => {
+  localStorage.setItem("times", zone.value);
+  showTimes();
+});
+showTimes();
+
+// Behind a proxy the browser knows the address of the server, and the server may not.
+for (const shown of document.querySelectorAll(".subscribe a, .subscribe input, .subscribe button")) {
+  const name = ["href", "value"].find((each) => shown.hasAttribute(each));
+  const given = shown.getAttribute(name);
+  if (/^(https?|webcal):/.test(given)) {
+    const origin = given.startsWith("w") ? `webcal://${location.host}` : location.origin;
+    shown.setAttribute(name, given.replace(/^\w+:\/\/[^/]*/, origin));
+  }
+}
+
+// The link of this page, with its filters and its time, or the value of the button.
+for (const button of document.querySelectorAll(".copy")) {
+  button.hidden = !navigator.clipboard;
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(button.value || location.href);
+    button.textContent = "Copied";
+  });
+}
+
+// Keys: see the dialog of "?". A field keeps its own keys.
+const KEYS = {
+  "/": () => document.querySelector(".find input").focus(),
+  "j": () => step(1),
+  "k": () => step(-1),
+  "[": () => document.querySelector("a[rel=prev]")?.click(),
+  "]": () => document.querySelector("a[rel=next]")?.click(),
+  "?": () => document.querySelector("#keys").showModal(),
+};
+
+function step(by) {
+  const rows = [...document.querySelectorAll("main table:not(.grid) tbody tr a:first-of-type, main .grid li a, main .timeline li a")]
+    .map((link) => link.closest("tr, li")).filter((row, n, all) => all.indexOf(row) === n && row.offsetParent);
+  const here = rows.findIndex((row) => row.contains(document.activeElement));
+  const next = rows[here < 0 ? 0 : here + by];
+  const links = [...(next?.querySelectorAll("a") ?? [])];
+  (links.find((link) => link.matches("th a") || link.pathname.includes("/event/")) ?? links.at(0))?.focus();
+}
+
+document.addEventListener("keydown", (event) => {
+  const { target } = event;
+  const machine = document.querySelector(".machine[open]");
+  if (event.key === "Escape" && machine) {
+    machine.open = false;
+    machine.querySelector("summary").focus();
+  }
+  if (event.ctrlKey || event.metaKey || event.altKey || target.matches("input, select, textarea, dialog *")) return;
+  const act = KEYS[event.key];
+  if (!act) return;
+  event.preventDefault();
+  act();
+});
+
+document.addEventListener("click", ({ target }) => {
+  const machine = document.querySelector(".machine[open]");
+  if (machine && !machine.contains(target)) machine.open = false;
+});

@@ -3,7 +3,6 @@
 import itertools
 import json
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -32,21 +31,6 @@ def signed(body: bytes) -> Headers:
 
 def reason(answer: Answer) -> tuple[int, str]:
     return answer.status, json.loads(answer.body)["error"]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "status"), [(-301, 401), (-300, 204), (0, 204), (300, 204), (301, 401)]
-)
-def test_a_stamped_signature_is_accepted_within_300_s_of_the_service_s_time(
-    receiver: Served, body: bytes, seconds: int, status: int
-) -> None:
-    before = receiver.count()
-    at = START + timedelta(seconds=seconds)
-    answer = receiver.send(request(body, signature(body, at=at, form="t,v1")))
-    assert answer.status == status
-    assert receiver.count() - before == (status == 204)
-    if status == 401:
-        assert reason(answer) == (401, "stale")
 
 
 @pytest.mark.parametrize(

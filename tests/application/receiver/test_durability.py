@@ -3,9 +3,7 @@ change nothing, and the service's clock counts."""
 
 import json
 import random
-import resource
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -161,35 +159,6 @@ def test_a_second_receiver_and_another_source_are_refused_and_the_first_goes_on(
     assert (program.home.root / "home.json").read_bytes() == stamp
     assert client.post(delivery(2)).status == 204
     assert client.count() == 2
-
-
-def test_nothing_is_acknowledged_while_the_disk_is_full_and_all_of_it_afterwards(
-    program: ReceiveProgram, client: Served
-) -> None:
-    """A limit of the size of files is met like a full disk, without the rights of an operator."""
-    assert client.post(delivery(0)).status == 204
-    limit_files(program.process, 0)
-    for number in range(1, 4):
-        answer = client.post(delivery(number))
-        assert (answer.status, answer.headers["retry-after"]) == (503, "5")
-    assert client.count() == 1
-    assert health(client) == 503
-    limit_files(program.process, resource.RLIM_INFINITY)
-    for number in range(1, 4):
-        assert client.post(delivery(number)).status == 204
-    assert client.count() == 4
-    assert health(client) == 200
-    code, _, errors = program.end()
-    assert code == 130
-    assert "could not be stored, and is refused" in errors
-
-
-def limit_files(process: "subprocess.Popen[str]", size: int) -> None:
-    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-
-
-def health(client: Served) -> int:
-    return client.send(request(b"", method="GET", path="/healthz")).status
 
 
 BODY_WITHIN_S = 0.5

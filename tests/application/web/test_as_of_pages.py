@@ -1,7 +1,8 @@
-"""Pages at a past time, and the list of coins, equal SQL on what was known then."""
+"""Pages at a past time equal SQL on what was known then."""
 
+import json
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from random import Random
 from urllib.parse import unquote
@@ -9,14 +10,13 @@ from urllib.parse import unquote
 import httpx
 import pytest
 
-import almanac
 from almanac.database import Database
 from tests.application.mirror.filled_home import NOW, STARTS
-from warehouse.home import Home
 
 MICROSECOND = timedelta(microseconds=1)
-_EVENT = re.compile(
-    r'<span class="title"><a href="/event/([^"?]+)\?as_of=[^"]+"><bdi>(.*?)</bdi></a>', re.DOTALL
+_COMPARED = (
+    *("event_id", "title", "coins", "categories", "displayed_date_full", "date_precision"),
+    *("earliest", "latest", "impact", "impact_band", "source_url"),
 )
 
 
@@ -42,30 +42,24 @@ class PastSite:
     def get(self, path: str, **parameters: str) -> httpx.Response:
         return self._client.get(path, params={**parameters, "as_of": self._as_of})
 
-    def list_upcoming(self, dates: str) -> dict[str, str]:
-        """Return id and title of each event, from all pages of the list."""
-        found: dict[str, str] = {}
-        number = 1
-        while True:
-            page = self.get("/", when="all", dates=dates, page=str(number))
-            assert page.status_code == 200, page.text
-            for event_id, title in _EVENT.findall(page.text):
-                assert unquote(event_id) not in found, "two pages list one event"
-                found[unquote(event_id)] = unescape(title)
-            if 'rel="next"' not in page.text:
-                return found
-            number += 1
+
+def check_upcoming(site: PastSite, database: Database, at: datetime) -> None:
+    """Compare all rows of the list with SQL, and the first page with these rows."""
+    sql = f"SELECT {', '.join(_COMPARED)} FROM upcoming_as_of($at) ORDER BY event_id"
+    expected = json.loads(json.dumps(database.sql(sql, at=at).rows(), default=_as_text))
+    listed = site.get("/", when="all", format="json").json()["rows"]
+    coming = [row for row in listed if row["gone"] is None and row["latest"] > _as_text(at)]
+    found = [{name: row[name] for name in _COMPARED} for row in coming]
+    assert sorted(found, key=lambda row: str(row["event_id"])) == expected, at
+    exact = [row["event_id"] for row in listed if row["date_precision"] in ("instant", "day")]
+    page = site.get("/", when="all", estimated="drop").text
+    assert [
+        unquote(each) for each in re.findall(r'scope="row"><a href="/event/([^"?]+)', page)
+    ] == (exact[:60]), at
 
 
-def check_upcoming(site: PastSite, database: Database, at: datetime, *, is_exact: bool) -> None:
-    rows = database.sql(
-        "SELECT event_id, title FROM upcoming_as_of($at) "
-        "WHERE coalesce(date_precision IN ('instant', 'day'), false) = $is_exact",
-        at=at,
-        is_exact=is_exact,
-    ).rows()
-    expected = {row["event_id"]: " ".join(row["title"].split()) for row in rows}
-    assert site.list_upcoming("exact" if is_exact else "estimated") == expected, at
+def _as_text(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def check_events(site: PastSite, database: Database, at: datetime, chance: Random) -> None:
@@ -92,14 +86,14 @@ def check_events(site: PastSite, database: Database, at: datetime, chance: Rando
 @pytest.mark.parametrize("count", [3, pytest.param(100, marks=pytest.mark.long)])
 def test_pages_show_what_was_known(client: httpx.Client, database: Database, count: int) -> None:
     chance = Random(37)
-    for number, at in enumerate(random_times(database, count)):
+    for at in [NOW, *random_times(database, count)]:
         site = PastSite(client, at)
-        check_upcoming(site, database, at, is_exact=number % 3 > 0)
+        check_upcoming(site, database, at)
         check_events(site, database, at, chance)
 
 
 def test_a_time_without_an_answer_gets_a_page_with_the_reason(client: httpx.Client) -> None:
-    wrong = {"1999-01-01": 422, "2999-01-01": 400, "yesterday's": 400}
+    wrong = {"1999-01-01": 422, "2999-01-01": 422, "yesterday's": 400}
     for as_of, status in wrong.items():
         for path in ("/", "/coins", "/coin/bitcoin"):
             answer = client.get(path, params={"as_of": as_of})
@@ -107,34 +101,12 @@ def test_a_time_without_an_answer_gets_a_page_with_the_reason(client: httpx.Clie
             assert 'role="alert"' in answer.text
 
 
-PAST = STARTS + timedelta(days=1, hours=2)
-
-
-@pytest.mark.parametrize("at", [NOW, PAST], ids=["now", "past"])
-def test_list_has_the_coins_known_then(client: httpx.Client, filled_home: Home, at: object) -> None:
-    with almanac.open(filled_home.root) as database:
-        rows = database.sql(
-            "SELECT coin, count(*) AS events FROM "
-            "(SELECT unnest(coins) AS coin FROM upcoming_as_of($at)) GROUP BY coin",
-            at=at,
-        ).rows()
-        counts = {row["coin"]: row["events"] for row in rows}
-        ranked = database.sql("SELECT coin, rank FROM coins_as_of($at)", at=at).rows()
-    page = client.get("/coins", params={"as_of": f"{at:%Y-%m-%dT%H:%M:%SZ}"}).text
-    found = re.findall(r'href="/coin/([^"?]+)\?.*?<td class="n">([\d,]+)</td></tr>', page, re.S)
-    assert len(found) == 100
-    assert all(int(shown) == counts.get(coin, 0) for coin, shown in found)
-    by_rank = sorted((row["rank"], row["coin"]) for row in ranked if row["rank"] is not None)
-    first = [coin for _, coin in by_rank[:20]]
-    assert [coin for coin, _ in found[: len(first)]] == first
-
-
-def test_coin_is_found_by_slug_or_a_part_of_its_name(client: httpx.Client) -> None:
-    slug = re.findall(r'href="/coin/([^"?]+)"', client.get("/coins").text)[0]
-    assert client.get(f"/coin/{slug}").status_code == 200
-    answer = client.get("/coin/no-such-coin")
-    assert answer.status_code == 404
-    assert "No coin has the slug, symbol or name" in unescape(answer.text)
-    assert 'href="/coin/bitcoin"' in client.get("/coins", params={"q": "itco"}).text
-    assert "No coin matches" in client.get("/coins", params={"q": "%"}).text
-    assert client.get("/coins", params={"page": "9999"}).status_code == 400
+@pytest.mark.parametrize("path", ["/?format=csv&when=all", "/changes?format=csv", "/calendar.ics?"])
+def test_header_of_the_interface_names_the_time_of_a_page_too(
+    client: httpx.Client, path: str
+) -> None:
+    asked = {"X-As-Of": "2026-02-27"}
+    found = client.get(path, headers=asked)
+    assert found.text == client.get(f"{path}&as_of=2026-02-27").text != client.get(path).text
+    assert "X-As-Of" in found.headers["vary"]
+    assert client.get(f"{path}&as_of=2026-02-28", headers=asked).status_code == 400

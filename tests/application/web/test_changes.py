@@ -1,7 +1,16 @@
 import re
 from dataclasses import replace
+from datetime import timedelta
+from html import unescape
 from pathlib import Path
 
+import httpx
+import pytest
+from starlette.testclient import TestClient
+
+from almanac.database import Database
+from application.web.changes_page import describe_move
+from tests.application.mirror.filled_home import NOW, STARTS
 from tests.application.web.handmade_site import DAY, FIRST, PULLS, serve_pages
 from tests.warehouse.answers.handmade import Known
 
@@ -31,45 +40,144 @@ def make_move(event_id: str, days: int, *, title: str = "A move") -> list[Known]
     return [first, moved]
 
 
-def test_move_has_its_old_and_new_date_and_its_days(tmp_path: Path) -> None:
-    with serve_pages(tmp_path, make_move("evt_1", 5)) as client:
-        page = client.get("/changes?kind=rescheduled").text
-        assert "<bdi>20 Mar 2026</bdi></del>" in page
-        assert "later, by 5 days" in page
-        assert client.get("/changes?kind=rescheduled&category=airdrop").text.count("<tr data") == 1
-        assert client.get("/changes?kind=rescheduled&impact=High").text.count("<tr data") == 1
-        assert client.get("/changes?kind=rescheduled&impact=7").text.count("<tr data") == 0
+def make_cancellation(event_id: str) -> Known:
+    """Return the third version of such an event, cancelled and rescored at the last pull."""
+    _, moved = make_move(event_id, 5)
+    return replace(
+        moved,
+        version=3,
+        known_from=PULLS[3],
+        change_kinds=("rescored", "revised", "cancelled"),
+        changed_fields=("impact", "title", "status"),
+        status="cancelled",
+        impact=8.0,
+    )
 
 
-def test_plots_have_the_numbers_as_a_table_and_nothing_of_later(tmp_path: Path) -> None:
-    versions = make_move("evt_1", 5) + make_move("evt_2", -3)
+def read_rows(client: TestClient, query: str = "") -> list[str]:
+    """Return the headings of days and the rows of the timeline, as texts."""
+    answer = client.get(f"/changes{query}")
+    assert answer.status_code == 200, answer.text
+    rows = re.findall(r"<tr(?: data-version| class=\"day\")[^>]*>(.*?)</tr>", answer.text, re.S)
+    return [" ".join(unescape(re.sub("<[^>]*>", " ", row)).split()) for row in rows]
+
+
+def test_changes_are_one_timeline_by_day_with_values_and_shifts(tmp_path: Path) -> None:
+    versions = [*make_move("a", 5), make_cancellation("a"), *make_move("b", -3, title="B")]
     with serve_pages(tmp_path, versions) as client:
-        page = client.get("/changes").text
-        assert page.count('<svg role="img"') == 2
-        (row,) = re.findall(r'<th scope="row"><bdi>Airdrop</bdi></th>(.*?)</tr>', page)
-        assert re.findall(r"[\d,]+(?=</td>)", row) == ["1", "1", "0", "0", "2"]
-        then = client.get("/changes", params={"as_of": PULLS[1].isoformat()}).text
-        assert "<bdi>20 Mar 2026</bdi></del>" not in then
-        assert "Which categories" not in then
-        assert "How long before its date" in then
-        assert re.search(r"<bdi>15–30</bdi></th><td class=\"n\">2</td>", then)
+        rows = read_rows(client)
+        assert [row for row in rows if "2026" in row[:20]] == [
+            *("Wed 04 Mar 2026", "Tue 03 Mar 2026", "Sun 01 Mar 2026"),
+        ]
+        assert rows[1].startswith("06:00 Cancelled A move")
+        assert rows[2].startswith("06:00 Rescored A move 6.0 → 8.0 8")
+        assert rows[3].startswith("06:00 Revised A move title, status 8")
+        moved = "Rescheduled A move 20 Mar 2026 → later 2026 5 days later 6.0 bitcoin"
+        assert rows[5] == f"06:00 {moved}"
+        assert "3 days earlier" in rows[6]
+        assert len(rows) == 3 + 7
+        then = read_rows(client, f"?as_of={PULLS[1]:%Y-%m-%dT%H:%M}")
+        assert [row.split(" ")[1] for row in then[1:]] == ["New", "New"]
+        assert read_rows(client, "?last=pull") == rows[:4]
 
 
-def test_kinds_with_many_changes_are_paged_and_say_so(tmp_path: Path) -> None:
-    versions = [each for number in range(60) for each in make_move(f"evt_{number}", 1)]
+def test_kinds_are_chosen_by_chips_with_their_counts(tmp_path: Path) -> None:
+    versions = [*make_move("a", 5), make_cancellation("a"), *make_move("b", -3)]
     with serve_pages(tmp_path, versions) as client:
-        page = client.get("/changes").text
-        assert "The newest 10." in page
-        assert "Show all 60" in page
-        pages = [client.get(f"/changes?kind=rescheduled&page={n}").text for n in (1, 2)]
-        assert [text.count("<tr data-version") for text in pages] == [50, 10]
-        assert "51 to 60 of 60" in pages[1]
-        assert client.get("/changes?kind=rescheduled&page=3").status_code == 400
+        page = client.get("/changes?kinds=rescheduled").text
+        chips = re.findall(r'<a href="([^"]*)"( aria-current="true")?>(\w+) <span[^>]*>(\d+)', page)
+        assert chips == [
+            ("/changes?kinds=cancelled%2Crescheduled", "", "Cancelled", "1"),
+            ("/changes", ' aria-current="true"', "Rescheduled", "2"),
+            ("/changes?kinds=rescheduled%2Crescored", "", "Rescored", "1"),
+            ("/changes?kinds=rescheduled%2Ccreated", "", "New", "2"),
+            ("/changes?kinds=rescheduled%2Crevised", "", "Revised", "1"),
+        ]
+        both = [row.split(" ")[1] for row in read_rows(client, "?kinds=rescheduled,cancelled")]
+        assert both == ["04", "Cancelled", "03", "Rescheduled", "Rescheduled"]
+
+
+def test_filters_select_rows_and_name_the_page(tmp_path: Path) -> None:
+    versions = [*make_move("a", 5), *make_move("b", -3, title="Fork")]
+    with serve_pages(tmp_path, versions) as client:
+        for query, count in {
+            "categories=airdrop": 2,
+            "min_impact=High": 2,
+            "min_impact=7": 0,
+            "q=FORK": 1,
+            "coins=slug:bitcoin": 2,
+        }.items():
+            page = client.get(f"/changes?kinds=rescheduled&{query}").text
+            assert page.count("<tr data-version") == count, query
+        named = client.get("/changes?kinds=rescheduled&categories=airdrop&as_of=2026-03-03T12:00")
+        (title,) = re.findall("<title>(.*?)</title>", named.text)
+        assert title == "Airdrop: rescheduled, last 7 days, as known on 3 Mar 2026 12:00 · Almanac"
+
+
+def test_long_timeline_is_paged_and_its_file_has_all_rows(tmp_path: Path) -> None:
+    versions = [each for number in range(70) for each in make_move(f"evt_{number}", 1)]
+    with serve_pages(tmp_path, versions) as client:
+        pages = [read_rows(client, f"?kinds=rescheduled&page={number}") for number in (1, 2)]
+        assert [len(rows) for rows in pages] == [1 + 50, 1 + 20]
+        assert len({*pages[0], *pages[1]}) == 2
+        assert client.get("/changes?kinds=rescheduled&page=3").status_code == 400
+        table = client.get("/changes?kinds=rescheduled&format=csv").text.splitlines()
+        assert len(table) == 1 + 70
+
+
+def test_many_first_seen_events_are_a_count(tmp_path: Path) -> None:
+    versions = [Known(event_id=f"evt_{number}", known_from=FIRST) for number in range(21)]
+    with serve_pages(tmp_path, versions + make_move("a", 5)) as client:
+        assert "21 events were shown for the first time" in client.get("/changes").text
+        assert len(read_rows(client)) == 2 + 2
+        assert len(read_rows(client, "?kinds=revealed")) == 1 + 21
+
+
+def test_rows_equal_the_views_at_any_time(client: httpx.Client, database: Database) -> None:
+    kinds = "cancelled,rescheduled,made_exact,made_estimated,rescored,created,withdrawn,restored"
+    for at in (STARTS, STARTS + timedelta(days=1, hours=5), NOW):
+        given = {"last": "30d", "kinds": kinds, "format": "json", "as_of": at.isoformat()}
+        rows = client.get("/changes", params=given).json()["rows"]
+        expected = database.sql(
+            "SELECT c.event_id, c.version, c.kind, c.old_value, c.new_value, m.kind AS move, "
+            "m.shift_days, m.least_shift_days, m.most_shift_days FROM changes AS c "
+            "LEFT JOIN reschedules AS m USING (event_id, version) "
+            "WHERE c.known_from <= $at AND list_contains(string_split($kinds, ','), c.kind)",
+            at=at,
+            kinds=kinds,
+        ).rows()
+        found = [{name: row[name] for name in expected[0]} for row in rows] if expected else rows
+        key = lambda row: (row["event_id"], row["version"], row["kind"])  # noqa: E731
+        assert sorted(found, key=key) == sorted(expected, key=key)
+    assert len(expected) > 20
+
+
+MOVES = {
+    "5 days later": ("slipped", 5.0, 5.0, 5.0),
+    "3 h earlier": ("time_only", -0.125, -0.125, -0.125),
+    "2 to 31 days later": ("slipped", None, 2.0, 31.0),
+    "1 to 4 days earlier": ("pulled_in", None, -4.0, -1.0),
+    "earlier": ("pulled_in", None, -4.0, 3.0),
+    "more precise": ("refined", 0.0, 0.0, 0.0),
+    "less precise": ("loosened", None, None, None),
+    "the end moved": ("end_only", 0.0, 0.0, 0.0),
+    "": (None, None, None, None),
+}
+
+
+@pytest.mark.parametrize("text", MOVES)
+def test_move_is_described_as_far_as_it_is_known(text: str) -> None:
+    names = ("move", "shift_days", "least_shift_days", "most_shift_days")
+    assert describe_move(dict(zip(names, MOVES[text], strict=True))) == text
 
 
 def test_wrong_filter_is_refused_with_the_reason(tmp_path: Path) -> None:
-    wrong = ("kind=nothing", "last=1y", "since=2999-01-01", "until=2999-01-01", "impact=11")
+    wrong = {
+        **dict.fromkeys(("kinds=nothing", "last=1y", "min_impact=11", "format=xml", "kind=x"), 400),
+        **dict.fromkeys(("last=pull&until=2026-03-02", "since=2026-03-03&until=2026-03-02"), 400),
+        **dict.fromkeys(("since=2999-01-01", "until=2999-01-01"), 422),
+    }
     with serve_pages(tmp_path, make_move("evt_1", 1)) as client:
-        for query in wrong:
+        for query, status in wrong.items():
             answer = client.get(f"/changes?{query}")
-            assert (answer.status_code, 'role="alert"' in answer.text) == (400, True), query
+            assert (answer.status_code, 'role="alert"' in answer.text) == (status, True), query

@@ -64,6 +64,28 @@ VERSIONS = [
     ),
     Known(event_id="before", known_from=FIRST, title="B", date=at(2), coins=("dash",)),
     Known(event_id="after", known_from=FIRST, title="A", date=at(20), coins=("dash",)),
+    *(
+        replace(
+            FIRST_VERSION,
+            event_id="often",
+            version=number + 1,
+            known_from=FIRST + number * DAY,
+            coins=("zcash",),
+            date=at(1) + days * DAY,
+            displayed_date=f"Date {number}",
+            change_kinds=("rescheduled",) if number else ("created",),
+            changed_fields=("date", "displayed_date") if number else (),
+        )
+        for number, days in enumerate((10, 70, 61, 191))
+    ),
+    Known(
+        event_id="undated",
+        known_from=FIRST,
+        title="U",
+        date=at(2),
+        coins=("zcash",),
+        displayed_date=None,
+    ),
 ]
 
 
@@ -93,6 +115,18 @@ def test_history_has_old_and_new_values_and_how_far_a_date_moved(client: TestCli
     assert "Snapshot none" in page
     order = [page.index(f"version {number} ") for number in (3, 2, 1)]
     assert order == sorted(order)
+
+
+def test_track_record_has_the_moves_that_were_known(client: TestClient) -> None:
+    assert "Track record Moved 3 times, 181 days later in all" in text(client, "/event/often")
+    then = text(client, "/event/often?as_of=2026-03-03T12:00:00")
+    assert "Track record Moved 2 times, 51 days later in all" in then
+    assert "Track record Moved once, 5 days later Impact" in text(client, "/event/evt")
+    assert "Track record" not in text(client, "/event/evt?as_of=2026-03-01T12:00:00")
+
+
+def test_neighbour_without_a_displayed_date_has_its_date(client: TestClient) -> None:
+    assert "zcash U 02 Mar 2026" in text(client, "/event/often")
 
 
 def test_cancelled_and_missing_events_say_so(client: TestClient) -> None:
@@ -134,3 +168,5 @@ def test_links_lead_to_the_neighbours_the_coin_and_other_forms(client: TestClien
         assert f'href="{path}?{kept}"' in page
     assert f'href="/calendar.ics?{kept}&amp;event=evt"' in page
     assert 'href="https://news.example/a"' in page
+    for rel, event_id in (("prev", "before"), ("next", "after")):
+        assert f'<a rel="{rel}" href="/event/{event_id}?{kept}"' in page

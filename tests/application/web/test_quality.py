@@ -1,4 +1,5 @@
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import httpx
@@ -13,6 +14,7 @@ from application.web.site import WebSite, page_routes
 from pipeline.health.facts import Health
 from pipeline.health.warnings import read_health
 from pipeline.settings import read_settings
+from tests.almanac.publications import publish_by_hand
 from tests.application.mirror.filled_home import ENDS, NOW, STARTS, mirroring
 from tests.application.web.handmade_site import DAY, FIRST, PULLS, serve_pages
 from tests.application.web.handmade_site import NOW as LATER
@@ -35,7 +37,9 @@ def test_page_shows_pulls_and_coverage(
     with mirroring(filled_home, tmp_path, site=site) as (_, client):
         page = client.get("/quality").text
     assert str(filled_home.root) not in page
-    assert re.search(r'<th scope="row">export</th><td class="good">fresh</td>', page)
+    assert re.search(
+        r'<th scope="row">export</th><td data-label="State" class="good">fresh</td>', page
+    )
     assert "No day since the first pull is without a complete pull" in page
     assert "Warnings are only for now" not in page
     with almanac.open(filled_home.root, clock=lambda: NOW) as database:
@@ -61,7 +65,7 @@ def test_past_time_has_the_pulls_of_then_and_no_quota(
             "SELECT feed, count(*) AS n FROM batches WHERE observed_at <= $at GROUP BY feed", at=at
         ).rows()
     shown = re.findall(
-        r'<tr><th scope="row">(\w+)</th><td class="\w+">.*?<td class="n">(\d+)<', page
+        r'<th scope="row">(\w+)</th>.*?<td data-label="Batches" class="n">(\d+)<', page
     )
     assert {feed: int(n) for feed, n in shown} == {row["feed"]: row["n"] for row in rows}
     assert before.status_code == 200
@@ -74,6 +78,17 @@ def test_file_without_its_home_says_what_is_unknown_and_names_gaps(tmp_path: Pat
     assert page.count("This server has only the published file, not its home.") == 2
     assert "2 of 4 days without a complete pull of events" in " ".join(page.split())
     assert f"{FIRST + DAY:%Y-%m-%d} to {FIRST + 2 * DAY:%Y-%m-%d}" in page
+
+
+def test_a_pull_by_a_clock_ahead_is_shown_when_its_time_comes(tmp_path: Path) -> None:
+    hour, clock = timedelta(hours=1), [FIRST]
+    pulls = (FIRST, FIRST + 2 * hour)
+    file = publish_by_hand(tmp_path / "warehouse.duckdb", make_move("evt", 0)[:1], pulls=pulls)
+    with open_database(file, clock=lambda: clock[0], trust_clock=True) as database:
+        client, found = TestClient(Router(page_routes(database))), []
+        for clock[0] in (FIRST + hour, FIRST + 3 * hour):
+            found += re.findall(r'label="Batches" class="n">(\d+)<', client.get("/quality").text)
+    assert found == ["1", "2"]
 
 
 def test_a_file_of_two_services_says_that_they_are_mixed(tmp_path: Path) -> None:
@@ -89,7 +104,7 @@ def test_a_file_of_two_services_says_that_they_are_mixed(tmp_path: Path) -> None
     assert f'<dd class="bad"><bdi>{both}</bdi>: their histories are mixed</dd>' in page
 
 
-def test_health_is_read_at_most_once_in_15_seconds_and_errors_name_no_folder() -> None:
+def test_health_is_read_at_most_once_a_minute_and_errors_name_no_folder() -> None:
     reads = []
 
     def read() -> Health:

@@ -35,6 +35,16 @@ def test_page_off_loopback_needs_a_key_of_a_full_plan(filled_home: Home, tmp_pat
             shown = client.get(path, headers={"x-api-key": keys["enterprise"]})
             assert shown.status_code in (200, 404)
             assert client.get(path, headers={"authorization": "Basic !!"}).status_code == 401
+        for path in ("/mcp", "/mcp/"):
+            assert client.post(path).headers["www-authenticate"].startswith("Bearer ")
+        assert post(client).status_code == 401
+        assert post(client, headers={"authorization": "Bearer wrong"}).status_code == 401
+        assert post(client, auth=("anyone", keys["enterprise"])).status_code == 200
+        for name, plan in PLANS.items():
+            for headers in ({"authorization": f"Bearer {keys[name]}"}, {"x-api-key": keys[name]}):
+                answer = post(client, headers=headers)
+                assert answer.status_code == (200 if plan.export else 403)
+                assert keys[name] not in answer.text
 
 
 def test_every_answer_of_a_page_has_the_security_headers(client: httpx.Client) -> None:
@@ -43,6 +53,8 @@ def test_every_answer_of_a_page_has_the_security_headers(client: httpx.Client) -
         assert "default-src 'none'" in headers["content-security-policy"]
         assert "unsafe" not in headers["content-security-policy"]
         assert headers["x-content-type-options"] == "nosniff"
+    for path in ("/", "/static/site.css", "/calendar.ics"):
+        assert client.get(path).headers["content-encoding"] == "gzip"
     assert client.get("/v2/events?limit=1").status_code == 200
     assert client.head("/").status_code == 200
 
@@ -58,7 +70,8 @@ def test_replay_shows_nothing_later_than_its_clock(filled_home: Home, tmp_path: 
     with replaying(filled_home, tmp_path, clock, site=WebSite) as (_, client):
         page = client.get("/?when=all").text
         assert f"{clock:%d %b %Y}" in page
-        for path in ("/?when=all", "/?when=all&dates=estimated", "/coins", "/coin/bitcoin"):
+        assert "Published" not in page
+        for path in ("/?when=all", "/?when=all&estimated=only", "/coins", "/coin/bitcoin"):
             text = client.get(path).text
             assert not later & set(re.findall(r'href="/event/([^"?]+)', text))
             times = re.findall(r'<time datetime="([^"]+T[^"]+)"', text.split("<footer>")[1])
@@ -66,7 +79,15 @@ def test_replay_shows_nothing_later_than_its_clock(filled_home: Home, tmp_path: 
         shown = next(iter(sorted(later)))
         assert client.get(f"/event/{shown}").status_code == 404
         future = f"{clock + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}"
-        assert client.get("/", params={"as_of": future}).status_code == 400
+        assert client.get("/", params={"as_of": future}).status_code == 422
+        called = post(client, {"name": "upcoming", "arguments": {}}).json()["result"]
+        assert called["structuredContent"]["as_of"] == f"{clock:%Y-%m-%dT%H:%M:%SZ}"
+        assert "snapshot" not in called["structuredContent"]
+        called = post(client, {"name": "upcoming", "arguments": {"as_of": future}}).json()["result"]
+        assert called["isError"]
+        counting = {"name": "query", "arguments": {"sql": "SELECT count(*) FROM events"}}
+        text = post(client, counting).json()["result"]["content"][0]["text"]
+        assert "replays an earlier time" in text
         order(client, advance_s=2 * 86_400)
         assert client.get("/", params={"as_of": future}).status_code == 200
         known = [row["event_id"] for row in rows if row["known_from"] <= clock + timedelta(days=2)]
@@ -120,13 +141,49 @@ def test_call_is_answered_without_a_session(client: httpx.Client) -> None:
 def test_client_of_the_sdk_lists_and_calls_tools(client: httpx.Client) -> None:
     async def run(mode: str) -> None:
         async with Client(f"{client.base_url}/mcp".replace("//mcp", "/mcp"), mode=mode) as caller:
-            assert len((await caller.list_tools()).tools) == 8
-            found = await caller.call_tool("upcoming", {"within": "30d", "limit": 1})
+            assert len((await caller.list_tools()).tools) == 6
+            assert (await caller.list_prompts()).prompts == []
+            assert (await caller.list_resources()).resources == []
+            assert (await caller.list_resource_templates()).resource_templates == []
+            given = {"within": ["30d"], "limit": "1", "coins": None, "estimated": True}
+            found = await caller.call_tool("upcoming", given)
             assert found.structured_content is not None
             assert found.structured_content["truncated"]
 
     for mode in ("legacy", "2026-07-28"):
         asyncio.run(run(mode))
+
+
+def test_handshake_needs_no_version_header(client: httpx.Client) -> None:
+    """The documents: up to 2025-11-25 the header begins after the handshake, an unknown version is
+    a bad request, and from 2026-07-28 on `initialize` selects an earlier version."""
+    who = {"name": "raw", "version": "1"}
+    for header, status in (
+        (None, 200),
+        ("2025-03-26", 200),
+        ("2025-11-25", 200),
+        ("2026-07-28", 200),
+        ("1999-01-01", 400),
+    ):
+        for path in ("/mcp", "/mcp/"):
+            begin = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": who}
+            message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": begin}
+            headers = ACCEPTED | ({"mcp-protocol-version": header} if header else {})
+            answer = client.post(path, json=message, headers=headers)
+            assert answer.status_code == status, header
+            if status == 200:
+                assert answer.json()["result"]["protocolVersion"] == "2025-06-18"
+    assert post(client, headers={"mcp-protocol-version": "2026-07-28"}).status_code == 400
+
+
+def test_home_without_a_publication_is_an_answer(filled_home: Home, tmp_path: Path) -> None:
+    missing = tmp_path / "warehouse.duckdb"
+    missing.symlink_to(filled_home.warehouse)
+    with mirroring(Home(tmp_path), tmp_path / "m", site=WebSite) as (_, client):
+        missing.unlink()
+        answer = post(client).json()["result"]
+    assert answer["isError"]
+    assert "`almanac run`" in answer["content"][0]["text"]
 
 
 def test_wrong_requests_are_refused_in_plain_words(client: httpx.Client) -> None:
@@ -141,31 +198,3 @@ def test_wrong_requests_are_refused_in_plain_words(client: httpx.Client) -> None
     message = post(client, {"name": "drop", "arguments": {}}).json()["result"]
     assert message["isError"]
     assert "the tools are upcoming" in message["content"][0]["text"]
-
-
-def test_off_loopback_a_key_of_a_full_plan_is_needed(filled_home: Home, tmp_path: Path) -> None:
-    book = ServiceDir(tmp_path).key_book()
-    keys = {name: book.create(name, plan)[0] for name, plan in PLANS.items()}
-    with mirroring(filled_home, tmp_path, site=WebSite, host="0.0.0.0") as (_, client):
-        assert post(client).status_code == 401
-        assert post(client, headers={"authorization": "Bearer wrong"}).status_code == 401
-        for name, plan in PLANS.items():
-            for headers in ({"authorization": f"Bearer {keys[name]}"}, {"x-api-key": keys[name]}):
-                answer = post(client, headers=headers)
-                assert answer.status_code == (200 if plan.export else 403)
-                assert keys[name] not in answer.text
-        assert post(client, auth=("anyone", keys["enterprise"])).status_code == 200
-
-
-def test_tools_of_a_replay_show_nothing_later_than_its_clock(
-    filled_home: Home, tmp_path: Path
-) -> None:
-    clock = STARTS + timedelta(days=1, hours=2)
-    with replaying(filled_home, tmp_path, clock, site=WebSite) as (_, client):
-        found = post(client, {"name": "upcoming", "arguments": {}}).json()["result"]
-        assert found["structuredContent"]["as_of"] == f"{clock:%Y-%m-%dT%H:%M:%SZ}"
-        later = {"as_of": f"{clock + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}"}
-        assert post(client, {"name": "upcoming", "arguments": later}).json()["result"]["isError"]
-        counting = {"name": "query", "arguments": {"sql": "SELECT count(*) FROM events"}}
-        found = post(client, counting).json()["result"]
-        assert "replays an earlier time" in found["content"][0]["text"]

@@ -9,8 +9,8 @@ from urllib.parse import parse_qsl
 import pytest
 from starlette.testclient import TestClient
 
-from tests.almanac.publications import NamedCoin
-from tests.application.web.handmade_site import DAY, FIRST, serve_pages
+from tests.almanac.publications import NamedCoin, publish_by_hand
+from tests.application.web.handmade_site import DAY, FIRST, PULLS, serve_pages
 from tests.warehouse.answers.handmade import Absence, Known
 
 
@@ -31,6 +31,8 @@ VERSIONS = [
     event("far", at(20, month=9), categories=("Listing",)),
     event("open", datetime(2026, 3, 31, 23, 59, 59, tzinfo=UTC), **QUARTER),
     event("over", at(1)),
+    event("earlier", at(4, 8), categories=("AMA",)),
+    event("ran", at(2), date_end=at(5), categories=("Contest",), displayed_date="02 Mar → 05 Mar"),
     event("gone", at(6), status="cancelled"),
     event("moved", at(12), displayed_date="12 Mar"),
     Known(
@@ -65,26 +67,59 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         yield client
 
 
+ROW = re.compile(r'<tr( class="gone")?>\n<td class="time">(.*?)</td>.*?href="/event/([^"?]+)', re.S)
+
+
+def read_rows(page: str) -> list[tuple[str, str, bool]]:
+    """Return id, text of its time, and whether it is struck through, of each event."""
+    rows = ROW.findall(page)
+    return [(name, re.sub("<.*?>", "", when).strip(), bool(gone)) for gone, when, name in rows]
+
+
 def shown(client: TestClient, **parameters: str) -> list[str]:
     answer = client.get("/", params=parameters)
     assert answer.status_code == 200, answer.text
-    listed = re.sub(r'<details class="left">.*?</details>', "", answer.text, flags=re.S)
-    return re.findall(r'href="/event/([^"?]+)', listed)
+    return [name for name, _, is_gone in read_rows(answer.text) if not is_gone]
+
+
+def list_gone(client: TestClient, **parameters: str) -> list[str]:
+    return [
+        name for name, _, is_gone in read_rows(client.get("/", params=parameters).text) if is_gone
+    ]
 
 
 def test_events_are_under_their_day_and_estimated_ones_apart(client: TestClient) -> None:
     page = client.get("/").text
-    days = re.findall(r'<h2 class="day"><time datetime="([^"]+)"', page)
-    assert days == ["2026-03-04", "2026-03-05", "2026-03-06", "2026-03-07", "2026-03-10"]
+    assert re.findall(r'scope="rowgroup">(?:<time datetime="([^"]+)")?', page) == [
+        *("2026-03-04", "2026-03-04", "2026-03-05", "2026-03-06", "2026-03-07", "2026-03-10"),
+        *("", ""),
+    ]
+    assert {name: when for name, when, _ in read_rows(page)} == {
+        **{"earlier": "08:00", "today": "all day", "clock": "14:00", "moved": "all day"},
+        **{"late": "all day", "next": "all day", "ran": "02 Mar → 05 Mar", "open": "Q1 2026"},
+    }
     before, after = page.split('<h2 id="open">')
     assert "Title open" not in before
-    assert "Title open" in after
-    assert "Q1 2026" in after
+    assert "Some time in a quarter" in after
     assert "2026-03-31" not in page
-    assert "14:00 UTC" in before
     for text in ("BTC (Bitcoin)", "BTC (Other)", "DASH"):
         assert f"<bdi>{text}</bdi>" in page
     assert "Low below 2.5, Mid below 5.0, High below 7.5, Critical from 7.5." in page
+
+
+def test_earlier_today_is_collapsed_and_past_days_can_be_browsed(client: TestClient) -> None:
+    page = client.get("/").text
+    folded = re.findall(r'<details class="earlier">.*?</details>', page, re.S)
+    assert [name for name, *_ in read_rows("".join(folded))] == ["earlier"]
+    past = {"from": "2026-03-01", "to": "2026-03-06"}
+    assert shown(client, **past) == ["over", "ran", "today", "earlier", "clock", "moved", "open"]
+    page = client.get("/", params=past | {"to": "2026-03-03"}).text
+    assert (list_gone(client, **past), "Earlier today" in page) == ([], False)
+    links = dict(re.findall(r'<a href="([^"]*)">[^\n]*?(Earlier|Later) days', page))
+    assert {unescape(link): way for link, way in links.items()} == {
+        "/?from=2026-02-26&to=2026-02-28": "Earlier",
+        "/?from=2026-03-04&to=2026-03-06": "Later",
+    }
 
 
 def select(
@@ -95,18 +130,23 @@ def select(
 
 
 FILTERS = {
-    "": ["today", "clock", "moved", "late", "next", "open"],
-    "coin=dash": ["clock"],
-    "coin=slug:other-btc": ["next"],
-    "category=unlock": ["clock", "next"],
-    "category=Unlock&when=next-week": ["next"],
-    "when=today": ["today", "open"],
-    "when=this-week": ["today", "clock", "moved", "late", "open"],
-    "when=all&dates=exact&category=Listing": ["far"],
-    "from=2026-03-10&dates=exact": ["next", "far"],
-    "dates=estimated": ["open"],
-    "impact=5": ["clock", "next"],
-    "impact=critical": ["next"],
+    "": ["earlier", "today", "clock", "moved", "late", "next", "ran", "open"],
+    "coins=dash": ["clock"],
+    "coins=dash,slug:other-btc": ["clock", "next"],
+    "coins=DASH/USDT": ["clock"],
+    "categories=unlock": ["clock", "next"],
+    "categories=Unlock,ama&estimated=drop": ["earlier", "today", "clock", "next"],
+    "categories=Unlock&when=next-week": ["next"],
+    "when=today": ["earlier", "today", "ran", "open"],
+    "when=this-week": ["earlier", "today", "clock", "moved", "late", "ran", "open"],
+    "when=all&estimated=drop&categories=Listing": ["far"],
+    "from=2026-03-10&estimated=drop": ["next", "far"],
+    "from=2026-03-06&to=2026-03-07&estimated=drop": ["moved", "late"],
+    "to=2026-03-01": ["over", "open"],
+    "estimated=only": ["open"],
+    "min_impact=5": ["clock", "next"],
+    "min_impact=critical": ["next"],
+    "sort=impact&categories=unlock,ama": ["next", "clock", "today", "earlier"],
     "q=TITLE LATE": ["late"],
     "q=%25": [],
 }
@@ -116,9 +156,18 @@ def test_filters_select_events(client: TestClient) -> None:
     assert select(shown, client, FILTERS) == FILTERS
 
 
+def test_file_has_the_rows_of_the_list(client: TestClient) -> None:
+    query = "/?categories=unlock,ama&estimated=drop&min_impact=1&sort=impact"
+    answer = client.get(f"{query}&format=json").json()
+    assert [row["event_id"] for row in answer["rows"]] == ["next", "clock", "today"]
+    assert answer["as_of"] == "2026-03-04T12:00:00Z"
+    lines = client.get(f"{query}&format=csv").text.splitlines()
+    assert [line.split(",")[0] for line in lines] == ["event_id", "next", "clock", "today"]
+
+
 def test_moved_and_new_events_are_marked(client: TestClient) -> None:
-    page = " ".join(client.get("/").text.split())
-    assert "moved 1 day ago from <bdi>12 Mar 2026</bdi>" in page
+    page = client.get("/").text
+    assert '<span class="mark moved" title="1 day ago">moved from 12 Mar</span>' in page
     assert page.count('class="mark new"') == 1
 
 
@@ -130,11 +179,88 @@ def test_past_time_shows_the_date_known_then(client: TestClient) -> None:
     assert all("as_of=" in link for link in re.findall(r'href="(/event/[^"]+)"', then))
 
 
+def test_title_names_filters_and_days(client: TestClient) -> None:
+    titles = {
+        "/": "Events: next 30 days",
+        "/?coins=dash,slug:bitcoin&min_impact=mid": "Dash, Bitcoin, impact from 2.5: next 30 days",
+        "/?categories=unlock&from=2026-03-05&to=2026-03-05": "Unlock: 05 Mar 2026",
+        "/?q=a&view=month": "“a”: March 2026",
+        "/?view=week&from=2026-03-05": "Events: 02 Mar 2026 to 08 Mar 2026",
+    }
+    found = {path: re.findall("<title>(.*?) · ", client.get(path).text)[0] for path in titles}
+    assert found == titles
+
+
+def test_chips_and_stars_change_the_coins_of_the_address(client: TestClient) -> None:
+    page = unescape(client.get("/?coins=dash,slug:other-btc&categories=Unlock&when=90d").text)
+    (chips,) = re.findall(r'aria-label="Filters that are set">(.*?)</ul>', page, re.S)
+    kept = "categories=Unlock&when=90d"
+    assert dict(re.findall(r'href="([^"]*)" aria-label="Remove (.*?)"', chips)) == {
+        f"/?coins=slug%3Aother-btc&{kept}": "DASH",
+        f"/?coins=slug%3Adash&{kept}": "BTC (Other)",
+        "/?coins=dash%2Cslug%3Aother-btc&when=90d": "Unlock",
+        "/?coins=dash%2Cslug%3Aother-btc&categories=Unlock": "when: 90d",
+    }
+    assert f'href="/?{kept}&coins=slug%3Adash" aria-label="Remove the star of BTC (Other)"' in page
+    page = unescape(client.get("/?when=today").text)
+    assert '<a class="star" href="/?when=today&coins=slug%3Abitcoin" aria-label="Star BTC' in page
+
+
+def read_grid(page: str) -> dict[str, tuple[str, list[str]]]:
+    """Return of each day with events the link of its list, and its links to events and more."""
+    found = {}
+    for cell in re.findall(r"<td class=.*?</td>", page, re.S):
+        link, *more = [unescape(link) for link in re.findall(r'href="([^"]*)"', cell)]
+        if more:
+            found[link.partition("from=")[2][:10]] = link, more
+    return found
+
+
+def test_month_and_week_have_the_events_of_each_day(tmp_path: Path) -> None:
+    versions = [*VERSIONS, *(event(f"more{n}", at(20), impact=float(n)) for n in range(5))]
+    with serve_pages(tmp_path, versions, coins=COINS) as client:
+        page = client.get("/?view=month&min_impact=0&from=2026-03-09&coins=&when=7d").text
+        assert {
+            day: [name.removeprefix("/event/") for name in links]
+            for day, (_, links) in read_grid(page).items()
+        } == {
+            "2026-03-04": ["today"],
+            "2026-03-05": ["clock"],
+            "2026-03-10": ["next"],
+            "2026-03-20": [
+                *("more4", "more3", "more2"),
+                "/?min_impact=0&from=2026-03-20&to=2026-03-20",
+            ],
+        }
+        assert '<span class="s2">2</span>' in page
+        assert '<time class="hour" datetime="2026-03-05T14:00:00Z">14:00</time>' in page
+        listed = unescape(client.get("/?when=next-week&q=a").text)
+        for view in ("month", "week"):
+            assert f'href="/?q=a&view={view}&from=2026-03-09"' in listed
+        assert 'href="/?view=week">Week' in unescape(client.get("/?when=7d").text)
+        assert {
+            rel: unescape(link) for rel, link in re.findall(r'rel="(prev|next)" href="(.*?)"', page)
+        } == {
+            "prev": "/?view=month&min_impact=0&from=2026-02-28",
+            "next": "/?view=month&min_impact=0&from=2026-04-01",
+        }
+        page = client.get("/?view=week&as_of=2026-03-02T12:00:00").text
+        grid = read_grid(page)
+        assert list(grid) == ["2026-03-02", "2026-03-04", "2026-03-05"]
+        assert grid["2026-03-04"][1] == [
+            f"/event/{name}?as_of=2026-03-02T12%3A00%3A00Z" for name in ("today", "earlier")
+        ]
+        assert (
+            grid["2026-03-04"][0] == "/?as_of=2026-03-02T12%3A00%3A00&from=2026-03-04&to=2026-03-04"
+        )
+        assert "1 more may take place in these days" in page
+
+
 def test_ambiguous_ticker_lists_its_coins_as_links(client: TestClient) -> None:
-    answer = client.get("/", params={"coin": "BTC", "when": "90d"})
+    answer = client.get("/", params={"coins": "dash,BTC", "when": "90d"})
     assert answer.status_code == 400
     links = [unescape(link) for link in re.findall(r'href="(/\?[^"]*slug[^"]*)"', answer.text)]
-    assert links == ["/?coin=slug%3Abitcoin&when=90d", "/?coin=slug%3Aother-btc&when=90d"]
+    assert links == [f"/?coins=dash%2Cslug%3A{slug}&when=90d" for slug in ("bitcoin", "other-btc")]
     assert client.get(links[0]).status_code == 200
     page = unescape(answer.text)
     assert "<h1><bdi>Which coin?</bdi></h1>" in page
@@ -143,18 +269,19 @@ def test_ambiguous_ticker_lists_its_coins_as_links(client: TestClient) -> None:
 
 
 WRONG = {
-    "coin=no-such": (404, "No coin has the slug"),
-    "category=Unlok": (404, ">Unlock</bdi></a>"),
-    "impact=high!": (400, "expected a score from 0 to 10"),
-    "impact=nan": (400, "min_impact"),
-    "impact=11": (400, "from 0 to 10"),
+    "coins=no-such": (404, "No coin has the slug"),
+    "categories=AMA,Unlok": (404, ">Unlock</bdi></a>"),
+    "min_impact=high!": (400, "expected a score from 0 to 10"),
+    "min_impact=11": (400, "from 0 to 10"),
     "when=never": (400, "expected today"),
     "from=03/04/2026": (400, "expected such as 2026-03-02"),
     "from=2026-05-01&to=2026-04-01": (400, "no day lies between"),
-    "from=2026-02-01&to=2026-03-03": (400, "are over, and this page shows events to come"),
     "page=0": (400, "expected a number from 1"),
     "page=7": (400, "there are fewer pages"),
-    "dates=some": (400, "expected all, exact, estimated"),
+    "estimated=some": (400, "expected include, only, drop"),
+    "view=year": (400, "expected list, month, week"),
+    "sort=name": (400, "expected time, impact"),
+    "coin=btc": (400, "no parameter"),
 }
 
 
@@ -162,8 +289,6 @@ def test_wrong_filter_says_what_was_expected(client: TestClient) -> None:
     for query, (status, text) in WRONG.items():
         answer = client.get(f"/?{query}")
         assert (answer.status_code, text in unescape(answer.text)) == (status, True), query
-    page = client.get("/", params={"from": "2026-02-01", "to": "2026-03-10"}).text
-    assert "04 Mar 2026 to 10 Mar 2026" in page, "days that are over are left out"
 
 
 def test_long_list_has_pages_that_together_show_each_event_once(tmp_path: Path) -> None:
@@ -174,6 +299,15 @@ def test_long_list_has_pages_that_together_show_each_event_once(tmp_path: Path) 
         assert len({name for page in pages for name in page}) == 70
         (link,) = re.findall('rel="next" href="([^"]*)"', client.get("/?q=title").text)
         assert {"page=2", "q=title"} == {*unescape(link).removeprefix("/?").split("&")}
+        assert len(client.get("/?format=json").json()["rows"]) == 70
+
+
+def test_newer_publication_replaces_the_prepared_rows(tmp_path: Path) -> None:
+    with serve_pages(tmp_path, VERSIONS[:1]) as client:
+        assert (shown(client), shown(client, categories="ama")) == (["today"], ["today"])
+        publish_by_hand(tmp_path / "warehouse.duckdb", VERSIONS[1:3], pulls=PULLS)
+        assert shown(client) == ["clock", "next"]
+        assert client.get("/?categories=ama").status_code == 404
 
 
 def later(version: Known, known_from: datetime, kind: str, **changes: object) -> Known:
@@ -213,30 +347,28 @@ def leaving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         yield client
 
 
-def list_left(client: TestClient, **parameters: str) -> list[str]:
-    page = client.get("/", params=parameters).text
-    parts = re.findall(r'<details class="left">.*?</details>', page, re.S)
-    return re.findall(r'href="/event/([^"?]+)', "".join(parts))
-
-
-def test_events_that_left_the_shown_days_are_listed_with_the_reason(leaving: TestClient) -> None:
-    page = " ".join(leaving.get("/").text.split())
-    counts = "1 cancelled, 1 withdrawn, 1 missing from complete pulls, 1 moved away"
-    assert f"In the last 7 days, 4 events left these days: {counts}</summary>" in page
-    assert "<del><bdi>12 Mar 2026</bdi></del>: moved to <bdi>01 Aug 2026</bdi>" in page
-    assert list_left(leaving) == ["cancelled", "withdrawn", "away", "missing"]
+def test_events_that_left_the_shown_days_are_struck_through(leaving: TestClient) -> None:
+    page = leaving.get("/").text
+    marks = re.findall(r'<span class="mark (\w+)" title="(.*?)">(.*?)</span>', page)
+    assert sorted(marks) == [
+        ("moved", "1 day ago", "moved from 15 Mar"),
+        ("moved", "6 h ago", "moved → 01 Aug"),
+        *(("off", "1 day ago", gone) for gone in ("cancelled", "missing", "withdrawn")),
+    ]
+    assert "<strong>3</strong> events" in page
+    assert list_gone(leaving) == ["cancelled", "withdrawn", "away", "missing"]
     assert not {"cancelled", "withdrawn", "away", "missing"} & set(shown(leaving))
 
 
 LEFT_BY = {
-    "category=unlock": ["cancelled"],
-    "coin=dash": ["cancelled"],
+    "categories=unlock": ["cancelled"],
+    "coins=dash": ["cancelled"],
     "from=2026-03-12&to=2026-03-12": ["away"],
     "from=2026-03-15&to=2026-03-15": ["within"],
     "when=all": ["cancelled", "withdrawn", "missing"],
-    "dates=estimated": [],
+    "estimated=only": [],
     "q=missing": ["missing"],
-    "impact=9": [],
+    "min_impact=9": [],
     "as_of=2026-03-01T12:00:00": [],
     "as_of=2026-03-02T12:00:00": ["shown-again"],
     "as_of=2026-03-03T12:00:00": ["cancelled", "withdrawn", "missing"],
@@ -244,4 +376,16 @@ LEFT_BY = {
 
 
 def test_filters_and_time_select_the_events_that_left(leaving: TestClient) -> None:
-    assert select(list_left, leaving, LEFT_BY) == LEFT_BY
+    assert select(list_gone, leaving, LEFT_BY) == LEFT_BY
+
+
+def test_past_days_keep_cancelled_events_and_deadlines(tmp_path: Path) -> None:
+    later_on = LEFT[0].known_from + 30 * DAY
+    end = datetime(2026, 3, 20, 23, 59, 59, tzinfo=UTC)
+    versions = [*LEFT, event("deadline", end, is_estimated=True)]
+    with serve_pages(tmp_path, versions, coins=COINS, absences=ABSENCES, now=later_on) as client:
+        past = {"from": "2026-03-10", "to": "2026-03-14"}
+        assert list_gone(client, **past) == ["cancelled", "withdrawn", "missing"]
+        assert shown(client, **past) == ["shown-again", "deadline"]
+        assert shown(client, **{"from": "2026-02-27", "to": "2026-02-28"}) == []
+        assert list_gone(client, when="all") == []

@@ -52,7 +52,9 @@ def find_paths(page: Page, base_url: str) -> list[str]:
         "/event/unknown",
         "/coin/unknown",
         "/?as_of=1999-01-01",
-        "/?coin=unknown&when=90d",
+        "/?coins=unknown&when=90d",
+        "/?view=month",
+        "/?view=week",
         "/no-such-page",
     ]
 

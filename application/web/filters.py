@@ -1,0 +1,231 @@
+"""The filters that lists of events and of changes share, in the words of every door.
+
+`coins`, `categories`, `min_impact` and `q` mean the same on each page, in its CSV and JSON, and in
+the calendar. Lists are separated by commas.
+"""
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from difflib import get_close_matches
+from typing import Any, Final
+
+from almanac.coins import resolve_slugs
+from almanac.errors import AmbiguousCoin, InvalidArgument, UnknownName
+from almanac.events import BANDS, make_impact_values, read_min_impact
+from almanac.reading.named_sql import NamedStatements
+from almanac.safe_text import cut_line
+from almanac.timestamps import subtract_time
+from application.web.pages import PageProblem, SiteRequest, coin_problems
+
+_SQL = NamedStatements("application.web")
+FILTERS: Final = ("coins", "categories", "min_impact", "q")
+"""The parameters that `read_filters` reads."""
+_TABLES: Final = {"page_events": "latest", "page_coin_events": "coin", "page_coins": "coin"}
+"""The statements that `read_events` prepares, each after those that it reads, and the column by
+which their rows are sorted, so that a part of them is found without reading all."""
+_NOT_CHIPS: Final = (
+    *("coins", "categories", "as_of", "view", "sort", "page", "format"),
+    *("kinds", "last"),
+)
+NEWS: Final = timedelta(days=7)
+"""How long an event is news after it was first seen, moved or left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """The filters of a list: slugs, categories in their stored spelling, a score, and words of a
+    title in small letters; None for a filter that is not given."""
+
+    coins: list[str] | None = None
+    categories: list[str] | None = None
+    min_impact: float | None = None
+    words: str | None = None
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The parameters of a statement: $coins, $categories, $words, $min_impact and $bands."""
+        categories = None if self.categories is None else [c.lower() for c in self.categories]
+        return {
+            "coins": self.coins,
+            "categories": categories,
+            "words": self.words,
+            **make_impact_values(self.min_impact),
+        }
+
+
+def read_filters(request: SiteRequest) -> Filters:
+    """Return the filters of a request.
+
+    Raises:
+        PageProblem: a coin or a category is unknown, or a coin is ambiguous; it has choices.
+        InvalidArgument: `min_impact` can't be read.
+    """
+    words = request.text("q")
+    return Filters(
+        coins=_read_coins(request),
+        categories=_read_categories(request),
+        min_impact=read_min_impact(request.text("min_impact")),
+        words=None if words is None else words.lower(),
+    )
+
+
+def read_events(request: SiteRequest, sql: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of a statement over the tables of `page_events.sql`, as known at the time.
+
+    They are prepared once for a publication. As of an earlier time the statement reads the
+    versions of that time in their place.
+    """
+    reader = request.reader
+    last = reader.publication().last_pull_at
+    is_newest = last is None or last <= request.moment
+    at = last if is_newest and last else request.moment
+    known = {"known_at": "infinity" if is_newest else at, "news_since": subtract_time(at, NEWS)}
+
+    def select(text: str) -> dict[str, Any]:
+        return {name: value for name, value in known.items() if f"${name}" in text}
+
+    read = sql + "".join(_SQL[name] for name in _TABLES if name in sql)
+    sources = {name: _SQL[name] for name in _TABLES if name in read}
+    if is_newest or not sources:
+        for name, source in sources.items():
+            reader.prepare(name, f"{source}\nORDER BY {_TABLES[name]}", select(source))
+        return reader.rows(sql, values)
+    tables = ", ".join(f"{name} AS ({source}\n)" for name, source in sources.items())
+    return reader.rows(f"WITH {tables} FROM ({sql}\n)", {**values, **select(tables)})
+
+
+def split_list(given: str | None) -> list[str] | None:
+    """Return the values of a parameter that are separated by commas, without blanks; None if it
+    has none."""
+    return [text.strip() for text in (given or "").split(",") if text.strip()] or None
+
+
+def list_categories(request: SiteRequest) -> list[str]:
+    """Return the categories that were known at the time of knowledge."""
+    reader = request.reader
+    rows = reader.once("known_categories", lambda: reader.rows(_SQL["known_categories"]))
+    return [row["category"] for row in rows if row["known_from"] <= request.moment]
+
+
+def list_coins(request: SiteRequest) -> dict[str, tuple[str, str]]:
+    """Return label and name of each coin by its slug, as they are now.
+
+    The label is the ticker in capitals, with the name if another coin has the same.
+    """
+    reader = request.reader
+
+    def read() -> dict[str, tuple[str, str]]:
+        found = {}
+        for row in reader.rows(_SQL["coin_names"]):
+            ticker, name = (row["symbol"] or "").upper(), row["name"] or row["coin"]
+            label = f"{ticker} ({name})" if row["is_shared"] else ticker
+            found[row["coin"]] = (label if ticker else row["coin"], name)
+        return found
+
+    return reader.once("coin_names", read)
+
+
+def label_coins(request: SiteRequest, rows: Iterable[dict[str, Any]]) -> None:
+    """Give each row `coin_labels`: slug and label of each of its coins."""
+    coins = list_coins(request)
+    for row in rows:
+        slugs = row["coins"] or ()
+        row["coin_labels"] = [(slug, coins[slug][0] if slug in coins else slug) for slug in slugs]
+
+
+def describe_filters(request: SiteRequest, filters: Filters) -> str:
+    """Return the filters for a title, such as "Bitcoin, Ethereum, Airdrop"; empty without any."""
+    coins = list_coins(request)
+    found = [coins[slug][1] if slug in coins else slug for slug in filters.coins or ()]
+    found += filters.categories or ()
+    if filters.min_impact is not None:
+        found.append(f"impact from {filters.min_impact:g}")
+    if filters.words is not None:
+        found.append(f"“{filters.words}”")
+    return cut_line(", ".join(found), 80)
+
+
+def make_bar(request: SiteRequest, filters: Filters) -> dict[str, Any]:
+    """Return the values of `filter_bar.html`: a chip for each filter, its text and the address of
+    the page without it, and the choices of categories and impacts."""
+    coins, least, chosen = list_coins(request), filters.min_impact, filters.categories or []
+    slugs = {slug: coins[slug][0] if slug in coins else slug for slug in filters.coins or ()}
+    chips = []
+    for parameter, mark, shown in (
+        ("coins", "slug:", slugs),
+        ("categories", "", dict(zip(chosen, chosen, strict=True))),
+    ):
+        for value, text in shown.items():
+            rest = ",".join(f"{mark}{other}" for other in shown if other != value)
+            chips.append((text, request.again(**{parameter: rest or None})))
+    for name in request.query:
+        if name not in _NOT_CHIPS and request.text(name):
+            text = f"{name.removeprefix('min_')}: {cut_line(request.query[name], 40)}"
+            chips.append((text, request.again(**{name: None})))
+    impacts = {f"{low:g}": f"{name}, from {low:g}" for low, name in BANDS if low}
+    if least is not None:
+        impacts.setdefault(f"{least:g}", f"From {least:g}")
+    return {
+        "chips": chips,
+        "chosen": ",".join(chosen),
+        "adding": [
+            ",".join([*chosen, name]) for name in list_categories(request) if name not in chosen
+        ],
+        "impacts": impacts,
+        "least": "" if least is None else f"{least:g}",
+    }
+
+
+def read_choice(request: SiteRequest, name: str, choices: Mapping[str, str], default: str) -> str:
+    """Return a parameter that is one of the keys of `choices`."""
+    given = request.text(name) or default
+    if given not in choices:
+        raise InvalidArgument(f"{name}={cut_line(given, 40)!r}; expected {', '.join(choices)}")
+    return given
+
+
+def read_page(request: SiteRequest) -> int:
+    """Return the number of a page of a list, from 1.
+
+    Raises:
+        InvalidArgument: it is not such a number.
+    """
+    given = request.text("page") or "1"
+    if not (given.isascii() and given.isdigit() and len(given) < 7 and int(given) >= 1):
+        raise InvalidArgument(f"page={cut_line(given, 40)!r}; expected a number from 1 on")
+    return int(given)
+
+
+def _read_coins(request: SiteRequest) -> list[str] | None:
+    names = split_list(request.text("coins"))
+    if not names:
+        return None
+    with suppress(AmbiguousCoin, UnknownName):
+        return list(dict.fromkeys(resolve_slugs(request.reader, names) or ()))
+    found: list[str] = []
+    for name in names:
+        # Each choice is this page with a coin in place of the name that needs a choice.
+        rest = ",".join(other for other in names if other.lower() != name.lower())
+        kept = f"{rest}," if rest else ""
+        with coin_problems(lambda coin, kept=kept: request.again(coins=f"{kept}slug:{coin.slug}")):  # type: ignore[misc]
+            found += resolve_slugs(request.reader, name) or ()
+    return found
+
+
+def _read_categories(request: SiteRequest) -> list[str] | None:
+    given = split_list(request.text("categories"))
+    if not given:
+        return None
+    known = {name.lower(): name for name in list_categories(request)}
+    for name in given:
+        if name.lower() in known:
+            continue
+        near = [known[text] for text in get_close_matches(name.lower(), known, 3, 0.4)]
+        rest = [each for each in given if each != name]
+        similar = [(request.again(categories=",".join([*rest, n])), n, "") for n in near]
+        hint = " Similar categories:" if similar else ""
+        reason = f"No event has the category {cut_line(name, 60)!r}.{hint}"
+        raise PageProblem("Unknown category", reason, 404, similar)
+    return list(dict.fromkeys(known[name.lower()] for name in given))
