@@ -19,10 +19,10 @@ from almanac.next_events import (
     KnownStates,
     NextEvents,
     Numbers,
-    Queries,
     StepFunction,
     find_next_events,
 )
+from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
 from almanac.timestamps import ORIGIN, US
 
@@ -34,13 +34,13 @@ _LAST_US: Final = (datetime(9999, 12, 31, tzinfo=UTC) - ORIGIN) // US
 _NO_FILTERS: Final[Mapping[str, Any]] = {"categories": None, "min_impact": None, "bands": None}
 
 
-def list_steps(queries: Queries) -> pa.Table:
+def list_steps(reader: Reader) -> pa.Table:
     """Return the steps of all coins that a published file knows, sorted by coin and `valid_from`.
 
-    There are none before the first pull. `queries` runs statements, as `Database.reader` does.
+    There are none before the first pull.
     """
-    coins: list[str] = queries.query(_SQL["step_coins"]).column("coin").to_pylist()
-    ahead = find_next_events(queries, coins, _HORIZON, _NO_FILTERS, 0, _LAST_US)
+    coins: list[str] = reader.query(_SQL["step_coins"]).column("coin").to_pylist()
+    ahead = find_next_events(reader, coins, _HORIZON, _NO_FILTERS, 0, _LAST_US)
     codes, edges = _list_edges(ahead, coins)
     states = ahead.find_states(codes, edges, np.ones(len(edges), bool))
     changes = _find_changes(codes, states)

@@ -1,4 +1,4 @@
-"""nautilus_trader: what became known of events, as custom data that a back-test replays.
+"""nautilus_trader: what became known of events, as custom data for a back-test.
 
 Nautilus delivers data in the order of `ts_init`, the timestamp at which a system receives it: here
 `known_from`. The date of the event lies ahead, so it is a field of the update.
@@ -35,7 +35,7 @@ def records(home: str | Path, start: datetime, coins: frozenset[str]) -> Iterato
     with almanac.replay(home, start, coins=sorted(coins)) as changes:
         for event in list(changes.catalog.values()):
             if coins.intersection(event["coins"] or ()):
-                yield _record(event, changes.start)
+                yield _record(event, changes.since)
         for change in changes:
             yield _record(change.event, change.known_from)
 

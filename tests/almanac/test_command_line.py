@@ -3,10 +3,8 @@
 import io
 import json
 import os
-import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +12,6 @@ import pytest
 
 from almanac import command_line, commands, console
 from almanac.command_line import main
-from almanac.console import INTERRUPTED
 from almanac.reading.row_files import write_answer
 from tests.almanac.publications import publish_two_events
 from tests.application.cli.hostile_texts import HOSTILE, acting_in
@@ -120,20 +117,6 @@ def test_without_a_home_the_message_says_what_makes_one(
 ) -> None:
     assert main(["changes", "--home", str(tmp_path)]) == 1
     assert f"the folder {tmp_path} has no warehouse.duckdb" in capsys.readouterr().err
-
-
-def test_ctrl_c_ends_a_query_with_130(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def interrupt() -> None:
-        while all(thread.name != "query-watch" for thread in threading.enumerate()):
-            pass
-        os.kill(os.getpid(), signal.SIGINT)
-
-    query = "SELECT count(*) FROM range(100_000_000_000) AS r (i) WHERE hash(i) = 1"
-    interrupting = threading.Thread(target=interrupt)
-    interrupting.start()
-    assert main(["sql", query, "--home", str(home)]) == 130
-    interrupting.join()
-    assert capsys.readouterr().err == f"almanac: {INTERRUPTED}\n"
 
 
 @pytest.mark.parametrize(

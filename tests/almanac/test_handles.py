@@ -77,7 +77,7 @@ class TestPickle:
             written = pickle.dumps(db)
             monkeypatch.chdir(tmp_path)
             with pickle.loads(written) as other:
-                assert other.path == file and other.coverage().at == NOW
+                assert other.path == file and other.coverage().as_of == NOW
                 assert str(other.reader.tz) == "Asia/Tokyo"
                 assert other.sql("FROM mine").rows() == [{"a": 1}, {"a": 2}]
                 setting = "SELECT current_setting('threads') AS threads"
@@ -139,9 +139,10 @@ class TestRegister:
 
     def test_what_can_be_read_once_is_there_for_every_query(self, db: almanac.Database) -> None:
         db.register("mine", pa.table({"v": [1, 2]}).to_reader())
-        db.register("own", db.events())
+        db.register("coin_labels", db.events())
         for _ in range(3):
-            assert len(db.sql("FROM mine")) == 2 and len(db.sql("FROM own")) == 20
+            assert len(db.sql("FROM mine")) == 2 and len(db.sql("FROM coin_labels")) == 20
+            db.resolve("bitcoin")  # It prepares a table of labels.
 
     @pytest.mark.parametrize(
         "frame",

@@ -8,8 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from almanac.audit.audit import read_universe_rule
+from almanac.calendar.feed import FeedQuery, write_feed
 from almanac.coins import Coin, find_coins, resolve_coins, resolve_texts, split_pair
 from almanac.database import Database, open_database
+from almanac.digest import compute_digest
 from almanac.errors import AmbiguousCoin, UnknownName
 from almanac.reader import Reader
 from tests.almanac.publications import NamedCoin, publish_by_hand
@@ -38,8 +41,15 @@ BITCOIN = (
 def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     path = tmp_path_factory.mktemp("home") / "warehouse.duckdb"
     pulled = datetime(2026, 3, 1, tzinfo=UTC)
-    publish_by_hand(path, [Known(event_id="evt", known_from=pulled)], pulls=[pulled], coins=COINS)
-    with open_database(path) as db:
+    later = datetime(2026, 3, 2, tzinfo=UTC)
+    versions = [
+        Known(event_id="evt", known_from=pulled),
+        Known(
+            event_id="of bitcoin", known_from=later, coins=("bitcoin",), date=later.replace(day=20)
+        ),
+    ]
+    publish_by_hand(path, versions, pulls=[pulled, later], coins=COINS)
+    with open_database(path, clock=lambda: later.replace(day=3)) as db:
         yield db
 
 
@@ -48,6 +58,27 @@ def test_many_pairs_are_resolved_together(db: Database) -> None:
     assert {pair for pair, coin in found.items() if coin.slug == "bitcoin"} == set(BITCOIN)
     assert (found["Gas"].slug, found["ETHUSDT"].slug) == ("galaxy", "ethereum")
     assert "NOBODY/USDT" not in found
+
+
+SINCE = datetime(2026, 3, 1, 12, tzinfo=UTC)
+QUESTIONS: tuple[Callable[[Database, str], Any], ...] = (
+    lambda db, coin: db.events(coins=coin).rows(),
+    lambda db, coin: db.upcoming(coin, within="90d").rows(),
+    lambda db, coin: db.changes("2026-03-01", coins=coin).rows(),
+    lambda db, coin: db.blackouts(as_of="each", coins=coin, min_impact=None).rows(),
+    lambda db, coin: db.resolve(coin),
+    lambda db, coin: [change.event_id for change in db.replay(SINCE, coins=coin)],
+    lambda db, coin: db.features([SINCE], "1h", {"x": coin}).to_dict(),
+    lambda db, coin: compute_digest(db.reader, since="2026-03-01", coins=coin),
+    lambda db, coin: write_feed(db, FeedQuery(coins=[coin])).total,
+    lambda db, coin: read_universe_rule(db.reader, {"within": "7d", "coins": coin}),
+)
+
+
+def test_every_question_takes_a_pair_as_it_takes_a_slug(db: Database) -> None:
+    for ask in QUESTIONS:
+        for pair in ("BTC/USDT", "BTCUSDT"):
+            assert str(ask(db, pair)) == str(ask(db, "slug:bitcoin"))
 
 
 def test_a_text_that_may_be_another_coin_is_no_pair(db: Database) -> None:
@@ -77,13 +108,13 @@ def test_all_names_are_resolved_with_one_statement(
 ) -> None:
     """Once per lookup: with a query for each name, 200 coins took a hundred times as long."""
     asked: list[str] = []
-    run = Reader.query
+    run = Reader.rows
 
-    def query(reader: Reader, sql: str, *values: Any, **options: Any) -> Any:
-        asked.append(sql)
-        return run(reader, sql, *values, **options)
+    def rows(reader: Reader, sql: str, *values: Any) -> Any:
+        asked.extend([sql] if "coin_labels" in sql else [])
+        return run(reader, sql, *values)
 
-    monkeypatch.setattr(Reader, "query", query)
+    monkeypatch.setattr(Reader, "rows", rows)
     said: dict[str, str | Coin] = {
         "a": "slug:bitcoin",
         "b": "ETH/USDT",

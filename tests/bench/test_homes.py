@@ -4,11 +4,13 @@ from datetime import UTC, datetime, time
 from pathlib import Path
 
 import duckdb
+import pytest
 
 from bench.homes import LAST_DAY, make_home
 from warehouse.home import Home
 
 
+@pytest.mark.long
 def test_home_has_its_versions_coins_and_days(tmp_path: Path) -> None:
     make_home(tmp_path, events=200, versions=800, coins=10, days=100)
     with duckdb.connect(Home(tmp_path).warehouse, read_only=True) as connection:

@@ -2,7 +2,7 @@
 
 from tests.crashes.conftest import Prepared
 from tests.crashes.tables import Digests, an_hour_passes, partitions, published, whole
-from warehouse import queries
+from tests.reading import ask
 from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.landing.landing import Landing
@@ -34,8 +34,7 @@ def landed_files(home: Home) -> dict[str, bytes]:
 
 def merged(home: Home) -> set[str]:
     """Return the batches that took effect according to the tables."""
-    with queries.connected(home.warehouse) as connection:
-        rows = connection.execute("SELECT batch_id FROM batches").fetchall()
+    rows = ask(home, "SELECT batch_id FROM batches")
     assert len(rows) == len(set(rows))
     return {batch_id for (batch_id,) in rows}
 

@@ -1,4 +1,4 @@
-"""Processes that land, merge or replay, and are killed with SIGKILL, or find the disk full.
+"""Processes that land, merge or rebuild, and are killed with SIGKILL, or find the disk full.
 
 Run as a program, it forks for each line that it reads: a new process costs half a second, a fork
 nothing. A process records on disk, synced, at which point it was killed.
@@ -21,7 +21,7 @@ import msgspec
 from tests.crashes.rotting import land_again, landing_of
 from warehouse.errors import WarehouseError
 from warehouse.files.storage import Storage
-from warehouse.history.merge import merge, replay
+from warehouse.history.merge import merge, rebuild
 from warehouse.home import Home
 
 Step = Callable[[str], None]
@@ -33,7 +33,7 @@ class Order(msgspec.Struct, kw_only=True):
 
     root: str
     work: str
-    """merge, replay or land."""
+    """merge, rebuild or land."""
     landing_from: str = ""
     point: str = ""
     nth: int = 1
@@ -125,7 +125,7 @@ def work_until_killed(order: Order) -> None:
             target.storage = _SteppingStorage(target.storage.root, witness.step)
             land_again(source, target, source.batch_ids())
         else:
-            (replay if order.work == "replay" else merge)(home, step=witness.step)
+            (rebuild if order.work == "rebuild" else merge)(home, step=witness.step)
     except (OSError, duckdb.Error, WarehouseError) as failure:
         error = str(failure)
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))

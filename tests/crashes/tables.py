@@ -10,7 +10,7 @@ from pathlib import Path
 
 import duckdb
 
-from warehouse import queries
+from tests.reading import database, reading
 from warehouse.history.partitions import CHANGES, EVENTS, list_files
 from warehouse.history.verify import verify
 from warehouse.home import Home
@@ -32,7 +32,7 @@ def published(
     Every value of the rest is read.
     """
     digests: Digests = {}
-    with queries.connected(warehouse) as connection:
+    with reading(warehouse) as connection:
         for table in (*TABLES, EVENT_CLAIMS):
             if table not in (REQUESTS, USAGE) and table.name not in without:
                 kept = [name for name in table.names if name not in _OF_THIS_HOME | columns]
@@ -61,8 +61,7 @@ def tables_and_state(path: Path) -> Digests:
 def partitions(home: Home) -> Digests:
     """Return the digests of the Parquet files of each kind: every value is read."""
     digests: Digests = {}
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    with database().cursor() as connection:
         for kind in (CHANGES, EVENTS):
             files = ", ".join(f"'{path}'" for path in list_files(home, kind))
             rows = f"SELECT * FROM read_parquet([{files}], hive_partitioning = false)"

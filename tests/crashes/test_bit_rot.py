@@ -1,4 +1,4 @@
-"""Damage to landing and to the stamp of a home is detected; a replay goes on without it."""
+"""Damage to landing and to the stamp of a home is detected; a rebuild goes on without it."""
 
 import os
 import shutil
@@ -10,22 +10,22 @@ import pytest
 from tests.crashes.tables import Digests, partitions, published
 from warehouse.errors import WarehouseError
 from warehouse.history import checkpoints
-from warehouse.history.merge import merge, replay
+from warehouse.history.merge import merge, rebuild
 from warehouse.history.verify import verify
 from warehouse.home import Home
 
 LONG = pytest.mark.long
-_LAST_BEFORE_REPLAY = "released batches are merged as released"
+_LAST_BEFORE_REBUILD = "released batches are merged as released"
 
 
 @pytest.fixture(scope="module")
 def sound(made: Home, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Digests]:
     """Return an intact home, and its digests after a full merge."""
-    wrong, notes = complaints(made, with_replay=False)
+    wrong, notes = complaints(made, with_rebuild=False)
     assert (wrong, [note for note in notes if "waits for the next merge" not in note]) == ([], [])
-    other = copied(made.root, tmp_path_factory.mktemp("replayed") / "home")
-    replay(other)
-    assert complaints(other, with_replay=False) == ([], [])
+    other = copied(made.root, tmp_path_factory.mktemp("rebuilt") / "home")
+    rebuild(other)
+    assert complaints(other, with_rebuild=False) == ([], [])
     return made.root, digests_of(other)
 
 
@@ -40,7 +40,7 @@ def test_damage_to_a_file_of_any_kind_is_detected(
     harm: Callable[[Path], object], sound: tuple[Path, Digests], tmp_path: Path
 ) -> None:
     home = copied(sound[0], tmp_path / "home")
-    before = complaints(home, with_replay=False)
+    before = complaints(home, with_rebuild=False)
     kinds: dict[str, Path] = {}
     for path in sorted(home.root.rglob("*")):
         parts = path.relative_to(home.root).parts
@@ -51,12 +51,12 @@ def test_damage_to_a_file_of_any_kind_is_detected(
     for path in kinds.values():
         good = path.read_bytes()
         harm(path)
-        assert complaints(home, with_replay=False) != before, path
+        assert complaints(home, with_rebuild=False) != before, path
         path.write_bytes(good)
-    assert complaints(home, with_replay=False) == before
+    assert complaints(home, with_rebuild=False) == before
 
 
-def test_replay_names_each_damaged_batch_and_continues_without_it_until_it_is_restored(
+def test_rebuild_names_each_damaged_batch_and_continues_without_it_until_it_is_restored(
     sound: tuple[Path, Digests], tmp_path: Path
 ) -> None:
     root, expected = sound
@@ -67,14 +67,14 @@ def test_replay_names_each_damaged_batch_and_continues_without_it_until_it_is_re
     held = {path: path.read_bytes() for path in (body, *_manifests(home, ids["coins"]))}
     for path in held:
         flip(path, place=len(held[path]) // 2)
-    report = replay(home)
+    report = rebuild(home)
     assert report.damaged.keys() == {ids["export"], ids["coins"]} == landing.damaged().keys()
     assert published(home.warehouse)["batches"][0] == expected["batches"][0] - 2
-    wrong, _ = complaints(home, with_replay=False)
+    wrong, _ = complaints(home, with_rebuild=False)
     assert {*wrong} == {*report.damaged.values()}, "what is left is whole"
     for path, data in held.items():
         path.write_bytes(data)
-    assert replay(home).damaged == {}
+    assert rebuild(home).damaged == {}
     assert digests_of(home) == expected
 
 
@@ -86,7 +86,7 @@ def test_a_merge_sets_a_damaged_batch_aside_that_never_took_effect(
     flip(home.landing.body_path(home.landing.manifest(waiting)), place=9)
     assert merge(home).damaged.keys() == {waiting}
     assert merge(home).damaged == {}
-    assert complaints(home, with_replay=False)[0] == [home.landing.damaged()[waiting]]
+    assert complaints(home, with_rebuild=False)[0] == [home.landing.damaged()[waiting]]
 
 
 def flip(path: Path, *, place: int, bit: int = 0) -> None:
@@ -102,10 +102,10 @@ def _manifests(home: Home, batch_id: str) -> list[Path]:
     return list(home.root.joinpath("landing", "batches").rglob(f"{batch_id}.json"))
 
 
-def complaints(home: Home, *, with_replay: bool = True) -> tuple[list[str], list[str]]:
+def complaints(home: Home, *, with_rebuild: bool = True) -> tuple[list[str], list[str]]:
     """Return the faults that verify finds, and its other notes; an expected error is a fault.
 
-    Without `with_replay` it omits the final replay, which takes ten times as long as the rest.
+    Without `with_rebuild` it omits the final rebuild, which takes ten times as long as the rest.
     """
     wrong: list[str] = []
     notes: list[str] = []
@@ -113,7 +113,7 @@ def complaints(home: Home, *, with_replay: bool = True) -> tuple[list[str], list
         for finding in verify(home, deep=True):
             wrong += finding.wrong
             notes += finding.notes
-            if finding.check == _LAST_BEFORE_REPLAY and not with_replay:
+            if finding.check == _LAST_BEFORE_REBUILD and not with_rebuild:
                 break
     except WarehouseError as error:
         wrong.append(str(error))

@@ -13,9 +13,10 @@ from tests.crashes.rotting import land_change
 from tests.crashes.tables import Digests, tables_and_state
 from tests.crashes.test_bit_rot import complaints, copied, digests_of, flip
 from tests.history.stories.handmade import HandmadeHome, event
+from tests.reading import reading
 from warehouse.errors import WarehouseError
 from warehouse.history import checkpoints
-from warehouse.history.merge import merge, replay
+from warehouse.history.merge import merge, rebuild
 from warehouse.history.partitions import CHANGES, EVENTS, list_files
 from warehouse.history.verify import verify
 from warehouse.home import Home
@@ -48,7 +49,7 @@ def places_in(path: Path) -> list[int]:
 def blocks_of(path: Path, schema: str = "%") -> list[int]:
     """Return the places of the blocks that hold columns of tables."""
     found: set[int] = set()
-    with duckdb.connect(str(path), read_only=True) as connection:
+    with reading(path) as connection:
         tables = connection.execute(
             "SELECT schema_name || '.' || table_name FROM duckdb_tables() WHERE schema_name LIKE ?",
             [schema],
@@ -65,7 +66,7 @@ def few_places_in(path: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("choose", [few_places_in, pytest.param(places_in, marks=LONG)])
-def test_a_flipped_bit_in_any_block_of_the_warehouse_is_detected_and_replay_repairs_it(
+def test_a_flipped_bit_in_any_block_of_the_warehouse_is_detected_and_rebuild_repairs_it(
     choose: Callable[[Path], list[int]], sound: tuple[Path, Digests], tmp_path: Path
 ) -> None:
     root, expected = sound
@@ -83,9 +84,9 @@ def test_a_flipped_bit_in_any_block_of_the_warehouse_is_detected_and_replay_repa
         try:
             assert merge(home).quarantined == [], "no good batch is blamed"
         except WarehouseError as error:
-            assert_says_replay(str(error), home.warehouse)
+            assert_says_rebuild(str(error), home.warehouse)
         assert wrong_in(home), "a merge never hides the damage"
-        replay(home)
+        rebuild(home)
         assert digests_of(home) == expected
 
 
@@ -100,7 +101,7 @@ def test_a_damaged_block_that_a_fold_reads_blames_no_good_batch(
         try:
             assert merge(home).quarantined == []
         except WarehouseError as error:
-            assert_says_replay(str(error), home.warehouse)
+            assert_says_rebuild(str(error), home.warehouse)
             refused += 1
     assert refused
 
@@ -138,7 +139,7 @@ def three_days(root: Path) -> tuple[HandmadeHome, Digests]:
     return story, digests_of(merged)
 
 
-def test_a_file_whose_tables_disagree_is_not_published_and_a_replay_repairs_it(home: Home) -> None:
+def test_a_file_whose_tables_disagree_is_not_published_and_a_rebuild_repairs_it(home: Home) -> None:
     land_change(home, 51)
     good, copy = home.warehouse.read_bytes(), home.root / "copy.duckdb"
     for change in (
@@ -152,12 +153,12 @@ def test_a_file_whose_tables_disagree_is_not_published_and_a_replay_repairs_it(h
             connection.execute(change)
         copy.replace(home.warehouse)
         changed = home.warehouse.read_bytes()
-        with pytest.raises(WarehouseError, match=r"Nothing was published.*Run `almanac replay`"):
+        with pytest.raises(WarehouseError, match=r"Nothing was published.*Run `almanac rebuild`"):
             merge(home)
         assert home.warehouse.read_bytes() == changed
         if "event_seen SET" not in change:  # No table that people read has it before a merge.
-            assert [line for line in wrong_in(home) if "`almanac replay` rebuilds it" in line]
-    replay(home)
+            assert [line for line in wrong_in(home) if "`almanac rebuild` makes it again" in line]
+    rebuild(home)
     assert wrong_in(home) == []
 
 
@@ -173,7 +174,7 @@ def flipped(path: Path) -> None:
     flip(path, place=path.stat().st_size - 400)
 
 
-def test_a_damaged_parquet_file_is_named_and_a_replay_writes_it_anew(
+def test_a_damaged_parquet_file_is_named_and_a_rebuild_writes_it_anew(
     home: Home, sound: tuple[Path, Digests]
 ) -> None:
     merge(home)
@@ -186,8 +187,8 @@ def test_a_damaged_parquet_file_is_named_and_a_replay_writes_it_anew(
         lines = wrong_in(home)
         for file in files:
             (line,) = (line for line in lines if str(file.relative_to(home.root)) in line)
-            assert "`almanac replay`" in line
-    replay(home)
+            assert "`almanac rebuild`" in line
+    rebuild(home)
     assert wrong_in(home) == []
     assert digests_of(home) == sound[1]
 
@@ -205,19 +206,19 @@ def test_any_flipped_bit_of_the_record_of_partitions_is_seen_or_ends_with_the_ne
         assert [line for line in said if "parquet/" in line or "the next `almanac merge`" in line]
         merge(home)
         if record.read_bytes() != intact:
-            replay(home)
+            rebuild(home)
         assert wrong_in(home) == []
         assert json.loads(record.read_bytes()) == json.loads(intact)
 
 
-def test_a_file_that_is_no_database_is_reported_and_replay_rebuilds_it(
+def test_a_file_that_is_no_database_is_reported_and_a_rebuild_repairs_it(
     home: Home, sound: tuple[Path, Digests]
 ) -> None:
     cut(home.warehouse)
     with pytest.raises(WarehouseError) as refused:
         merge(home)
-    assert_says_replay(str(refused.value), home.warehouse)
-    replay(home)
+    assert_says_rebuild(str(refused.value), home.warehouse)
+    rebuild(home)
     assert digests_of(home) == sound[1]
 
 
@@ -229,7 +230,7 @@ def swap_checkpoints(home: Home) -> None:
     for path, data in ((first, second.read_bytes()), (second, held)):
         path.unlink()
         path.write_bytes(data)
-    _, notes = complaints(home, with_replay=False)
+    _, notes = complaints(home, with_rebuild=False)
     assert [note for note in notes if first.name in note]
 
 
@@ -257,8 +258,8 @@ def wrong_in(home: Home) -> list[str]:
     return [line for check in verify(home) for line in check.wrong]
 
 
-def assert_says_replay(message: str, path: Path) -> None:
+def assert_says_rebuild(message: str, path: Path) -> None:
     """Assert that a message is one line that names the file and the way out."""
     assert str(path) in message
-    assert "`almanac replay` rebuilds it" in message
+    assert "`almanac rebuild` makes it again" in message
     assert "\n" not in message

@@ -19,8 +19,8 @@ from catalog.sandbox.control import SandboxClock
 from catalog.sandbox.sandbox import Sandbox
 from tests.crashes.after_kills import intact_batches
 from tests.hangs import HANGS_AFTER_S, wait_for
-from tests.test_cli import ALMANAC, environment
-from warehouse import queries
+from tests.reading import reading
+from tests.test_cli import ALMANAC, almanac_here, environment
 from warehouse.history.verify import verify
 from warehouse.home import Home
 
@@ -30,7 +30,7 @@ NOW: Final = datetime(2018, 3, 1, 12, tzinfo=UTC)
 RUN: Final = ("run", "--json")
 BACKFILL: Final = ("backfill", "--from", "2018-01-01", "--to", "2018-03-31", "--yes", "--json")
 EVERYTHING: Final = ("backfill", "--from", "2017-01-01", "--source", "list", "--yes", "--json")
-KILLS: Final = {RUN: 24, BACKFILL: 16, ("replay", "--json"): 10}
+KILLS: Final = {RUN: 24, BACKFILL: 16, ("rebuild", "--json"): 10}
 """Kills of each command in a chunk of the long run: a thousand in all."""
 CHUNKS: Final = 20
 CHAIN: Final = 4
@@ -57,21 +57,21 @@ class Commands:
     kills: int = 0
 
     @property
-    def env(self) -> dict[str, str]:
+    def settings(self) -> dict[str, str]:
         return {
-            **environment(self.home),
-            "ALMANAC_BASE_URL": self.box.base_url,
-            "ALMANAC_API_KEY": self.box.keys["elite"],
-            "ALMANAC_COINS": COINS,
-            "ALMANAC_STATE": str(self.home.parent / f"{self.home.name}-machine"),
-            "ALMANAC_MAX_CLOCK_SKEW_DAYS": "36500",
+            "base_url": self.box.base_url,
+            "api_key": self.box.keys["elite"],
+            "coins": COINS,
+            "state": str(self.home.parent / f"{self.home.name}-machine"),
+            "max_clock_skew_days": "36500",
         }
 
     def start(self, *words: str) -> subprocess.Popen[str]:
+        named = {f"ALMANAC_{name.upper()}": value for name, value in self.settings.items()}
         return subprocess.Popen(
             [*ALMANAC, *words],
             cwd=self.home.parent,
-            env=self.env,
+            env={**environment(self.home), **named},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -135,7 +135,8 @@ def test_a_run_killed_in_a_pull_and_before_its_merge_loses_nothing_and_the_next_
     assert commands.kills == 2
     second = intact_batches(home.landing)
     assert first <= second
-    commands.run(*RUN)
+    done = almanac_here(commands.home, *RUN, **commands.settings)
+    assert done.exit_code == 0, done.output
     assert second <= intact_batches(home.landing)
     assert_whole(commands)
 
@@ -164,10 +165,10 @@ def test_commands_killed_at_random_moments_lose_nothing(
 
 
 def assert_whole(commands: Commands) -> None:
-    """Assert that a home equals a replay of its landing, and has the events of the service."""
+    """Assert that a home equals a rebuild of its landing, and has the events of the service."""
     home, box = Home(commands.home), commands.box
     assert [found.check for found in verify(home, deep=True) if not found.holds] == []
-    with queries.connected(home.warehouse) as connection:
+    with reading(home) as connection:
         found = connection.execute("SELECT event_id, title FROM events WHERE status = 'scheduled'")
         known = dict(found.fetchall())
     service = {"x-api-key": box.keys["elite"]}

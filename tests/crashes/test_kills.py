@@ -1,4 +1,4 @@
-"""Merges, replays and landing under SIGKILL: nothing is lost or duplicated."""
+"""Merges, rebuilds and landing under SIGKILL: nothing is lost or duplicated."""
 
 import re
 from pathlib import Path
@@ -23,7 +23,7 @@ STEPS = [
     ("merge:partitions_written", 1),
     ("merge:cleared", 1),
 ]
-WORKS = (("append", "merge"), ("rewind", "merge"), ("anew", "merge"), ("done", "replay"))
+WORKS = (("append", "merge"), ("rewind", "merge"), ("anew", "merge"), ("done", "rebuild"))
 LANDING = [
     f"land:{kind}_{state}"
     for kind in ("bodies", "pending", "batches")
@@ -96,7 +96,7 @@ def test_a_merge_survives_kills_at_random_moments(
 
 @pytest.mark.parametrize(
     ("work", "times"),
-    [("merge", 2), *(pytest.param(w, 20, marks=LONG) for w in ("merge", "replay"))],
+    [("merge", 2), *(pytest.param(w, 20, marks=LONG) for w in ("merge", "rebuild"))],
 )
 def test_a_merge_on_a_full_disk_ends_with_an_error_and_changes_nothing(
     work: str, times: int, prepared: Prepared, killer: Kill, tmp_path: Path

@@ -9,8 +9,8 @@ import duckdb
 from tests.crashes.after_kills import assert_repaired
 from tests.crashes.conftest import ROOT, Prepared
 from tests.crashes.rotting import land_again
-from tests.crashes.tables import published, whole
-from tests.hangs import HANGS_AFTER_S, wait_for
+from tests.crashes.tables import whole
+from tests.hangs import wait_for
 from warehouse import queries
 from warehouse.history.merge import merge
 from warehouse.home import Home
@@ -30,24 +30,6 @@ def step(name):
 
 report = merge(Home(Path(root)), step=step)
 print(report.waited, len(report.outcomes))
-"""
-READING = """
-import sys
-import duckdb
-
-reader = duckdb.connect(sys.argv[1], read_only=True)
-reader.execute("SET enable_progress_bar = false")
-count = "SELECT count(*) FROM event_versions"
-old = reader.execute(count).fetchall()
-print("reading", flush=True)
-rows = reader.execute('''
-    SELECT a.event_id, count(*), sum(hash(a.title, b.title, c.title))
-    FROM event_versions a, event_versions b, (FROM event_versions LIMIT 60) c
-    GROUP BY ALL
-''').fetchall()
-print("read", flush=True)
-sys.stdin.readline()
-assert reader.execute(count).fetchall() == old
 """
 
 
@@ -106,19 +88,4 @@ def test_a_reader_in_the_same_process_blocks_no_run_and_keeps_what_it_opened(
         assert reader.execute(query).fetchall() == old
     with queries.connected(home.warehouse) as fresh:
         assert fresh.execute(query).fetchall() != old
-    assert whole(home) == prepared.after
-
-
-def test_a_long_query_in_another_process_continues_while_runs_replace_the_file(
-    prepared: Prepared, tmp_path: Path
-) -> None:
-    home = prepared.copy("append", tmp_path / "home")
-    reader = run(READING, home.warehouse)
-    assert reader.stdout is not None
-    assert reader.stdin is not None
-    assert reader.stdout.readline() == "reading\n"
-    merge(home)
-    assert published(home.warehouse) != prepared.before["append"]
-    output, _ = reader.communicate("go on\n", timeout=HANGS_AFTER_S)
-    assert (reader.returncode, output) == (0, "read\n")
     assert whole(home) == prepared.after

@@ -11,7 +11,7 @@ import pytest
 from resources.inbox import Inbox
 from tests.resources.inbox.deliveries import Clock, delivery, store
 from tests.test_cli import ALMANAC, environment
-from warehouse.history.merge import merge, replay
+from warehouse.history.merge import merge, rebuild
 from warehouse.history.verify import verify
 from warehouse.home import Home
 
@@ -45,8 +45,8 @@ def test_a_row_that_a_program_changed_is_detected(home: Home) -> None:
     with duckdb.connect(str(home.warehouse)) as connection:
         connection.execute("UPDATE event_versions SET title = title || '!'")
     assert any("parquet/event_changes matches the warehouse" in text for text in wrong(home))
-    assert any("event_versions matches a replay" in text for text in wrong(home, deep=True))
-    replay(home)
+    assert any("event_versions matches a rebuild" in text for text in wrong(home, deep=True))
+    rebuild(home)
     assert wrong(home) == []
 
 
@@ -60,7 +60,7 @@ def test_a_batch_that_is_in_the_warehouse_twice_is_detected(home: Home) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ["replay"],
+        ["rebuild"],
         *(pytest.param(c, marks=pytest.mark.long) for c in (["verify", "--deep"], ["merge"])),
     ],
 )

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.history.stories.handmade import HandmadeHome, at, event
-from warehouse.history.merge import replay
+from warehouse.history.merge import rebuild
 
 SECOND = timedelta(seconds=1)
 
@@ -49,7 +49,7 @@ class TestMissingAsOf:
         ):
             assert missing_as_of(story, instant) == [("a", since), ("b", None)], instant
         assert missing_as_of(story, at("01 06:00") - SECOND) == []
-        replay(story.home)
+        rebuild(story.home)
         assert story.rows(absences) == expected
 
     def test_the_last_of_changes_at_one_time_counts(self, story: HandmadeHome) -> None:
@@ -63,7 +63,7 @@ class TestMissingAsOf:
         assert missing_as_of(story, when) == [("a", None), ("b", when), ("c", None)]
         absences = story.rows("SELECT event_id, changed_at, missing_since FROM event_absences")
         assert absences == [("b", when, when)]
-        replay(story.home)
+        rebuild(story.home)
         assert missing_as_of(story, when) == [("a", None), ("b", when), ("c", None)]
 
     def test_a_withdrawn_event_is_no_longer_missing(self, story: HandmadeHome) -> None:

@@ -182,15 +182,6 @@ def test_an_event_whose_coin_left_the_top_is_not_missing(plan: str, story: Handm
         assert story.rows("SELECT rank FROM coins WHERE slug = 'tron'") == [(None,)]
 
 
-def test_an_event_whose_coin_stayed_in_the_top_is_missing(story: HandmadeHome) -> None:
-    story.coins("01 10:00", coin("bitcoin"), plan="free")
-    story.listed("01 11:00", event("a", date="2026-03-05T00:00:00Z"), plan="free")
-    story.coins("02 10:00", coin("bitcoin"), plan="free")
-    story.listed("02 11:00", plan="free")
-    story.merge()
-    assert story.rows("SELECT missing_since FROM events") == [(at("02 11:00"),)]
-
-
 def test_a_coin_whose_row_can_not_be_read_is_not_missing(story: HandmadeHome) -> None:
     story.coins("01 10:00", coin("bitcoin"), coin("ethereum"), coin("tron"))
     story.coins("02 10:00", coin("bitcoin"), coin("ethereum", rank="first"))

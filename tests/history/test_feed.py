@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from tests.history.stories.example_counts import examples
 from tests.history.stories.handmade import HandmadeHome, at, event
-from tests.history.stories.merged_story import reading
-from tests.history.test_merges import change_file
-from warehouse.history.merge import replay
+from tests.reading import reading
+from warehouse.history.merge import rebuild
 from warehouse.schema.columns import CONTENT
 
 Version = tuple[Any, ...]
@@ -34,7 +33,7 @@ _shown = st.lists(
 steps = st.lists(
     st.tuples(
         st.sampled_from(
-            ("poll", "poll", "poll", "late", "late", "replay", "lose", "lose", "damage")
+            ("poll", "poll", "poll", "late", "late", "rebuild", "lose", "lose", "damage")
         ),
         st.integers(1, 60),
         _shown,
@@ -63,7 +62,7 @@ class Story:
             self._lose(number)
         elif kind == "damage":
             damage(self.home)
-        replay(self.home.home)
+        rebuild(self.home.home)
 
     def _land(self, hours_late: int, shown: Sequence[tuple[str, str]]) -> None:
         """Land deliveries that all arrived in one second, or a poll."""
@@ -189,25 +188,3 @@ def test_refold_that_changes_nothing_leaves_places_feed_and_partitions(tmp_path:
     report = home.merge(refold_from=at("02 00:00").date())
     assert (home.rows(query), home.rows(feed)) == before
     assert (report.is_published, report.partitions) == (True, 0)
-
-
-def test_file_with_other_tables_is_rebuilt_with_its_places_and_feed(tmp_path: Path) -> None:
-    home = HandmadeHome(tmp_path)
-    for when, title in (("02 06:00", "First"), ("04 06:00", "Third"), ("03 06:00", "Second")):
-        home.listed(when, event("a", title=title), why_incomplete="cut")
-        home.merge()
-    query = "SELECT title, published_seq FROM event_versions ORDER BY version"
-    feed = "SELECT value FROM _almanac.facts WHERE name = 'feed_id'"
-    before = home.rows(query), home.rows(feed)
-    assert before[0] == [("First", 1), ("Second", 3), ("Third", 2)]
-    change_file(
-        home.home.warehouse,
-        "UPDATE state.facts SET value = 'others' WHERE name = 'tables'",
-        "DROP INDEX event_versions_by_event",
-        "ALTER TABLE event_versions DROP COLUMN snapshot_url",
-        "UPDATE event_versions SET unknown_fields = ['title']",
-    )
-    report = home.merge()
-    assert report.rebuilt is not None
-    assert (home.rows(query), home.rows(feed)) == before
-    assert set(report.refolded.values()) == {(0, 0)}

@@ -7,7 +7,7 @@ import pytest
 from tests.history.stories.handmade import HandmadeHome
 from tests.history.test_rebuilds import assert_same, tables_of
 from tests.warehouse.normalise.catalog_bodies import csv_body, plain
-from warehouse.history.merge import replay
+from warehouse.history.merge import rebuild
 
 LOCK = "Token Supply (Lock, Burn)"
 CELLS = "SELECT event_id, categories FROM events ORDER BY event_id"
@@ -95,7 +95,7 @@ def test_a_setting_fixes_the_separator(tmp_path: Path) -> None:
     assert story.rows(CELLS)[0] == ("e0", ["Burn", "Listing;Airdrop"])
 
 
-def test_files_merged_in_any_order_have_the_history_of_their_replay(tmp_path: Path) -> None:
+def test_files_merged_in_any_order_have_the_history_of_their_rebuild(tmp_path: Path) -> None:
     files = {
         "01 06:00": export_of(LOCK, "Listing"),
         "02 06:00": export_of(LOCK, "Listing|Airdrop", "Airdrop", "Listing"),
@@ -106,8 +106,8 @@ def test_files_merged_in_any_order_have_the_history_of_their_replay(tmp_path: Pa
         story.csv_export(when, body)
     story.merge()
     expected = tables_of(story.home)
-    replay(story.home)
-    assert_same(tables_of(story.home), expected, "the replay")
+    rebuild(story.home)
+    assert_same(tables_of(story.home), expected, "the rebuild")
     story = HandmadeHome(tmp_path / "backwards")
     for when, body in reversed(files.items()):
         story.csv_export(when, body)

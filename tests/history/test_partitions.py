@@ -53,11 +53,6 @@ def assert_as_tables(story: HandmadeHome) -> None:
                 assert connection.sql(f"({left}) EXCEPT ALL ({right})").fetchall() == []
 
 
-def test_each_day_and_month_is_a_partition_with_the_table_rows(story: HandmadeHome) -> None:
-    assert written(story).keys() == {"2026-03-01", "2026-03-02", "2026-05", "2026-06"}
-    assert_as_tables(story)
-
-
 def test_a_merge_writes_only_the_days_and_months_that_changed(story: HandmadeHome) -> None:
     before = written(story)
     story.listed("03 06:00", event("a"), event("b", title="Third b", **MAY))

@@ -19,16 +19,16 @@ from tests.history.model.comparison import (
 from tests.history.model.oracle import Oracle
 from tests.history.stories.example_counts import examples
 from tests.history.stories.handmade import HandmadeBatch, handmade_batches, land
-from tests.history.stories.merged_story import reading
 from tests.history.stories.relanded import home_with_bodies, land_again
 from tests.history.stories.snapshots import HandmadeShowing
-from warehouse.history.merge import merge, replay
+from tests.reading import reading
+from warehouse.history.merge import merge, rebuild
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import Landing
 
 Tables = dict[str, list[tuple[object, ...]]]
-OUTSIDE_REPLAY = {"requests", "usage"}
+OUTSIDE_REBUILD = {"requests", "usage"}
 """Tables whose names start with `_`, in which a file describes itself, are outside too."""
 UNLIKE = {"landed_at", "published_seq"}
 """Columns that tell when this machine landed a batch, and in which order it published versions."""
@@ -59,7 +59,7 @@ def test_batches_in_any_order_have_the_history_of_the_oracle(
     with TemporaryDirectory() as folder:
         home, manifests = _merged(batches, parts, Path(folder))
         _assert_as_oracle(home, batches, manifests)
-        assert_as_replay(home)
+        assert_as_rebuild(home)
 
 
 def tables_of(home: Home) -> Tables:
@@ -72,7 +72,7 @@ def tables_of(home: Home) -> Tables:
             "AND database_name = current_database() AND schema_name = 'main' "
             "ORDER BY table_name, column_index"
         ).fetchall()
-        for table in sorted({name for name, _ in columns} - OUTSIDE_REPLAY):
+        for table in sorted({name for name, _ in columns} - OUTSIDE_REBUILD):
             names = [column for name, column in columns if name == table and column not in UNLIKE]
             names_text = ", ".join(f'"{name}"' for name in names)
             rows = connection.sql(f'SELECT {names_text} FROM "{table}" ORDER BY ALL').fetchall()
@@ -88,11 +88,11 @@ def assert_same(found: Tables, expected: Tables, what: str) -> None:
         assert found[table] == expected[table], f"{table} of {what}: without {lost}, with {more}"
 
 
-def assert_as_replay(home: Home) -> None:
-    """Assert that a replay gives the tables of a home; it changes the home."""
+def assert_as_rebuild(home: Home) -> None:
+    """Assert that a rebuild gives the tables of a home; it changes the home."""
     merged = tables_of(home)
-    replay(home)
-    assert_same(merged, tables_of(home), "what was merged, against its replay,")
+    rebuild(home)
+    assert_same(merged, tables_of(home), "what was merged, against its rebuild,")
 
 
 def _assert_as_oracle(

@@ -12,7 +12,6 @@ from itertools import chain
 from pathlib import Path
 from random import Random
 
-import duckdb
 import pytest
 
 from tests.history.model.comparison import (
@@ -35,9 +34,9 @@ from tests.history.stories.merged_story import (
     MergedStory,
     after_midnight,
     merged_in,
-    reading,
 )
 from tests.history.stories.scenario import QUICK
+from tests.reading import reading
 
 OFTEN = 5
 INSTANTS, INSTANTS_OF_LONG = 30, 500
@@ -130,18 +129,6 @@ class TestMergedDayByDay:
     ) -> None:
         count = INSTANTS if story.story.setting == QUICK else INSTANTS_OF_LONG
         assert _differ_as_of(story, oracle, merged, count) == []
-
-    def test_a_query_before_the_first_observation_is_an_error(
-        self, story: MergedStory, oracle: Oracle, merged: Merged
-    ) -> None:
-        before = min(observation.observed_at for observation in story.story.observations) - SECOND
-        with reading(merged.home) as connection:
-            with pytest.raises(duckdb.Error, match="before the first observation"):
-                published_as_of(connection, before, claimed=False)
-            for days in (0, 1, 30, 365):
-                instant = before - timedelta(days)
-                known = as_of(oracle, oracle.versions(), instant, claimed=True)
-                assert published_as_of(connection, instant, claimed=True) == known
 
 
 def _fail_if_different(differences: str) -> None:

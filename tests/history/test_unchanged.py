@@ -16,9 +16,9 @@ from tests.history.stories.handmade import (
     HandmadeHome,
     land,
 )
-from tests.history.stories.merged_story import reading
 from tests.history.stories.relanded import home_with_bodies, land_again
 from tests.history.test_rebuilds import Tables, assert_same, tables_of
+from tests.reading import reading
 from tests.warehouse.normalise.catalog_bodies import csv_body, plain, plains
 from warehouse.history.merge import merge
 from warehouse.landing.landing import Landing

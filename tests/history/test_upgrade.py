@@ -1,15 +1,16 @@
 """A home that a released version made has the same history in the present code.
 
-The code of each release is exported from git and runs as a program: it pulls a sandbox twice, and
-merges one webhook and acknowledges another. Then the present code takes the home over in steps: it
-merges, pulls another day, refolds from a checkpoint, and replays. Each file that it publishes is
-compared with that of the release.
+The code of each release is exported from git and runs in a process of its own: it pulls a sandbox
+twice, and merges one webhook and acknowledges another. Then the present code takes the home over in
+steps: it merges, pulls another day, refolds from a checkpoint, and rebuilds. Each file that it
+publishes is compared with that of the release.
 """
 
 import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -35,13 +36,23 @@ RELEASES: Final = {"0.1.0": "be74a04d95c1fd685a190e87a9c26b2243baf54d"}
 """The commit of each release. CONTRIBUTING.md says when to add one."""
 PULLS: Final = (datetime(2018, 3, 1, 12, tzinfo=UTC), datetime(2018, 3, 8, 12, tzinfo=UTC))
 SECRET: Final = "whsec_of-the-tests-0123456789"
-STEPS: Final = ("merged", "next day", "refolded", "replayed")
+STEPS: Final = ("merged", "next day", "refolded", "rebuilt")
 MACROS: Final = ("events_as_of", "coins_as_of", "event_coins_as_of", "coverage_at")
 UNKNOWN: Final = """
 UPDATE rows1 SET unknown_fields = list_filter(unknown_fields, lambda name: name IN $columns)
 """
 """A release does not say that it does not know columns of a later one."""
 SAME: Final = (set[str](), 0, 0)
+RUN_COMMANDS: Final = """
+import json, sys
+from typer.testing import CliRunner
+from almanac.command_line import app
+
+for line in sys.stdin:
+    done = CliRunner().invoke(app, json.loads(line))
+    print(json.dumps([done.exit_code, done.stdout, done.stderr]), flush=True)
+"""
+"""A program that runs a command for each line: each start of a release takes seconds."""
 each_step = pytest.mark.parametrize("step", STEPS)
 
 
@@ -128,11 +139,18 @@ def upgrade(folder: Path, sandbox: Sandbox) -> UpgradedHome:
     (home / ".env").write_text("".join(lines))
     (home / ".env").chmod(0o600)
 
+    def start(*words: str) -> subprocess.Popen[str]:
+        given = {"cwd": home, "env": environment(home, code), "text": True}
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        return subprocess.Popen([sys.executable, *words], **given, **pipes)
+
     def released(*words: str) -> str:
-        given = {"cwd": home, "env": environment(home, code), "timeout": HANGS_AFTER_S}
-        done = subprocess.run([*ALMANAC, *words], capture_output=True, text=True, **given)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        assert commands.stdin is not None and commands.stdout is not None
+        commands.stdin.write(json.dumps(words) + "\n")
+        commands.stdin.flush()
+        code, output, errors = json.loads(commands.stdout.readline())
+        assert code == 0, errors
+        return str(output)
 
     def present(*words: str) -> str:
         done = almanac_here(home, *words)
@@ -142,36 +160,30 @@ def upgrade(folder: Path, sandbox: Sandbox) -> UpgradedHome:
     def keep(name: str) -> None:
         shutil.copyfile(home / "warehouse.duckdb", folder / f"{name}.duckdb")
 
-    for at in PULLS:
-        sandbox.set_clock(at)
-        released("run", "--json")
-    receiver = subprocess.Popen(
-        [*ALMANAC, "receive", "--port", "0", "--json"],
-        cwd=home,
-        env=environment(home, code),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    with receiver:
-        assert receiver.stdout is not None
-        url = json.loads(receiver.stdout.readline())["url"]
-        deliver(url, delivery(1, at=PULLS[-1]), PULLS[-1])
-        released("merge")
-        later = PULLS[-1] + timedelta(minutes=1)
-        deliver(url, delivery(2, kind="updated", at=later, id="evt_1", title="Renamed"), later)
-        receiver.kill()
-    keep("released")
-    changes = lines_of(released("watch", "--since", PULLS[0].isoformat(), "--once"))
+    with start("-c", RUN_COMMANDS) as commands:
+        for at in PULLS:
+            sandbox.set_clock(at)
+            released("run", "--json")
+        with start(*ALMANAC[1:], "receive", "--port", "0", "--json") as receiver:
+            assert receiver.stdout is not None
+            url = json.loads(receiver.stdout.readline())["url"]
+            deliver(url, delivery(1, at=PULLS[-1]), PULLS[-1])
+            released("merge")
+            later = PULLS[-1] + timedelta(minutes=1)
+            deliver(url, delivery(2, kind="updated", at=later, id="evt_1", title="Renamed"), later)
+            receiver.kill()
+        keep("released")
+        changes = lines_of(released("watch", "--since", PULLS[0].isoformat(), "--once"))
     present("merge")
     keep("merged")
-    later = lines_of(present("watch", "--since", changes[0]["cursor"], "--once"))
+    later = lines_of(present("changes", "--follow", "--since", changes[0]["cursor"], "--once"))
     sandbox.set_clock(PULLS[-1] + timedelta(days=1))
     assert json.loads(present("run", "--json"))["source"] == sandbox.base_url
     keep("next day")
     refolded = merge(Home(home), refold_from=PULLS[-1].date()).days
     keep("refolded")
-    present("replay")
-    keep("replayed")
+    present("rebuild")
+    keep("rebuilt")
     return UpgradedHome(folder, changes, later, refolded)
 
 
@@ -203,7 +215,7 @@ def test_upgrade_keeps_each_version_with_its_times_and_place(
 
 def test_upgrade_keeps_the_answers_as_of_a_past_time(upgraded: UpgradedHome) -> None:
     asked = [f"FROM {macro}('{ts}')" for macro in MACROS for ts in PULLS]
-    assert upgraded.differences("replayed", *asked) == dict.fromkeys(asked, SAME)
+    assert upgraded.differences("rebuilt", *asked) == dict.fromkeys(asked, SAME)
     assert all(upgraded.rows("released", query) for query in asked)
 
 

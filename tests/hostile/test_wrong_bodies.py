@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.crashes.tables import Digests, published
+from tests.reading import reading
 from tests.warehouse.normalise.catalog_bodies import csv_body, json_event, page, plain
-from warehouse import queries
 from warehouse.history.merge import merge
 from warehouse.history.verify import verify
 from warehouse.home import Home
@@ -124,7 +124,7 @@ def test_the_catalog_equals_that_of_a_home_without_the_wrong_bodies_and_rows(
     for home in homes:
         land(home, export(exported(2)), STARTS + 2 * DAY)
     assert merged_catalog(wrong_home) == merged_catalog(proper_home)
-    with queries.connected(wrong_home.warehouse) as connection:
+    with reading(wrong_home) as connection:
         batches = connection.execute("SELECT batch_id FROM batches WHERE status = 'quarantined'")
         assert {batch_id for (batch_id,) in batches.fetchall()} == quarantined
     assert {c.check: c.wrong for c in verify(wrong_home) if not c.holds} == {}
@@ -142,6 +142,6 @@ def test_events_whose_rows_are_unreadable_twice_are_not_withdrawn(tmp_path: Path
         at = STARTS + number * DAY + timedelta(minutes=5)
         land(home, Batch("cancellations", (page(),), scope=since), at)
     merge(home)
-    with queries.connected(home.warehouse) as connection:
+    with reading(home) as connection:
         query = "SELECT status, missing_since FROM events WHERE event_id = 'e09'"
         assert connection.execute(query).fetchall() == [("scheduled", None)]

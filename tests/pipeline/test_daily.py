@@ -26,10 +26,10 @@ from tests.pipeline.homes_in_days import (
 )
 from tests.pipeline.small_home import NOW as SMALL_NOW
 from tests.pipeline.small_home import SmallHome
+from tests.reading import reading
 from warehouse.history.merge import merge
 from warehouse.history.partitions import CHANGES_COLUMNS, list_files
 from warehouse.home import Home
-from warehouse.queries import connected
 from warehouse.schema.tables import EVENT_VERSIONS
 
 NOW = datetime(2019, 3, 2, 9, tzinfo=UTC)
@@ -56,7 +56,7 @@ def two_days(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoDayHome]:
 
 
 def rows_of(home: Home, table: str) -> list[tuple[object, ...]]:
-    with connected(home.warehouse) as connection:
+    with reading(home) as connection:
         return sorted(connection.table(table).fetchall(), key=str)
 
 
@@ -68,7 +68,7 @@ def test_two_days_with_polls_are_runs_of_the_instance_and_published(two_days: Tw
     assert summary.rejected == 0
     assert summary.changes["revealed"] > 100
     assert summary.quota_left is not None
-    with connected(two_days.home.warehouse) as connection:
+    with reading(two_days.home) as connection:
         statuses = dict(connection.table("requests").aggregate("status, count(*)").fetchall())
         assert len(connection.table("usage").fetchall()) == 2
     # One more request asked for the usage when the session was opened.
@@ -100,7 +100,7 @@ def test_the_changes_of_each_day_are_recorded_and_the_tables_once_after_the_last
     assert set(recorded("event_changes")) == {TODAY.isoformat(), YESTERDAY.isoformat()}
     assert recorded("events") == [None]
     assert recorded("event_versions") == [None]
-    with connected(two_days.home.warehouse) as connection:
+    with reading(two_days.home) as connection:
         merged = connection.table("batches").aggregate("status, count(*)").fetchall()
     assert merged == [("merged", len(two_days.home.landing.batch_ids()))]
 
@@ -137,7 +137,7 @@ def test_the_months_that_the_export_covers_are_recorded_once_with_their_events(
     }
     # As of the run of the last day, which published and recorded them.
     at = datetime.combine(TODAY, time(9, 30), UTC)
-    with connected(two_days.home.warehouse) as connection:
+    with reading(two_days.home) as connection:
         dates = connection.execute("SELECT date FROM events_as_of(?)", [at]).fetchall()
     known = Counter(f"{date:%Y-%m}-01" for (date,) in dates)
     assert rows == {month: known[month] for month in months}
@@ -197,7 +197,7 @@ def test_a_day_passes_its_check_if_its_file_has_each_version_once(tmp_path: Path
 
 
 def test_every_observed_day_shows_its_totals(two_days: TwoDayHome) -> None:
-    with connected(two_days.home.warehouse) as connection:
+    with reading(two_days.home) as connection:
         totals = connection.execute(
             "SELECT observed_date, count(*), sum(versions), sum(arrived) FROM batches GROUP BY ALL"
         ).fetchall()

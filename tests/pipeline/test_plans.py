@@ -113,18 +113,6 @@ def send_request(service: OpenedSession) -> None:
     assert list(paginated(service.client, feed="categories"))
 
 
-def test_two_homes_with_one_key_count_together_as_the_service_does(
-    tmp_path: Path, almanac_sandbox: Sandbox
-) -> None:
-    key = almanac_sandbox.new_key("enterprise", monthly_quota=50)
-    given = {**address_of(almanac_sandbox.base_url, key), "state": tmp_path / "machine"}
-    homes = [settings_of(tmp_path / name, **given) for name in ("one", "two")]
-    with open_service(homes[0]) as first, open_service(homes[1]) as second:
-        for service in (first, second, first):
-            send_request(service)
-        assert first.request_usage().used == open_ledger(homes[1]).peek().used == 6
-
-
 def test_a_share_of_the_quota_is_not_passed_though_the_service_would_allow_more(
     tmp_path: Path, almanac_sandbox: Sandbox
 ) -> None:
@@ -171,8 +159,6 @@ def test_a_stated_quota_of_40_has_a_reserve_that_only_daily_pulls_use(
 
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-APART = (-47, 47)
-"""Hours by which the service is ahead of the machine."""
 
 
 @pytest.fixture

@@ -121,20 +121,6 @@ class TestFaults:
         assert truncated.status_code == 200
         assert truncated.content == whole[: int(len(whole) * 0.4)]
 
-    def test_a_cursor_repeats(self, client: httpx.Client) -> None:
-        path = "/v2/events?limit=3"
-
-        first = self.request(client, "repeat_cursor", path).json()["meta"]["cursor"]
-        page = self.request(client, "repeat_cursor", f"{path}&cursor={first}").json()
-        assert page["meta"]["cursor"] == first
-
-    def test_rows_shift_between_pages(self, client: httpx.Client) -> None:
-        path = "/v2/events?limit=3"
-        plain = [row["id"] for row in client.get("/v2/events?limit=6").json()["data"]]
-        cursor = self.request(client, "shift_rows", path).json()["meta"]["cursor"]
-        page = self.request(client, "shift_rows", f"{path}&cursor={cursor}").json()
-        assert [row["id"] for row in page["data"]] == plain[4:6]
-
     def test_the_board_counts_down_selects_paths_and_draws_by_probability(self) -> None:
         board = FaultBoard("storm*2~events,html@0.5", random=iter([0.4, 0.6, 0.4, 0.6]).__next__)
         drawn = [

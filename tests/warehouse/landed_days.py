@@ -4,8 +4,8 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tests.reading import ask
 from tests.warehouse.normalise.catalog_bodies import json_event
-from warehouse import queries
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest, Pull, Scope
 
@@ -37,11 +37,6 @@ def land(
         event: dict[str, Any] = {**json_event(), "id": f"event-{day}", **fields}
         body = json.dumps({"data": [event], "meta": {}}).encode()
     return home.landing.land(pull, [(body, None)])
-
-
-def ask(home: Home, query: str) -> list[tuple[Any, ...]]:
-    with queries.connected(home.warehouse) as connection:
-        return connection.execute(query).fetchall()
 
 
 def became(home: Home, batch: Manifest) -> tuple[str, str]:

@@ -11,11 +11,12 @@ import duckdb
 import pytest
 
 from tests.history.stories.handmade import HandmadeHome, event
-from tests.warehouse.landed_days import FIRST, ask, became, history, land
+from tests.reading import ask
+from tests.warehouse.landed_days import FIRST, became, history, land
 from tests.warehouse.normalise.catalog_bodies import json_event
 from warehouse.errors import WarehouseError
 from warehouse.history import fold
-from warehouse.history.merge import merge, replay
+from warehouse.history.merge import merge, rebuild
 from warehouse.history.observations import Observation, Outcome
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
@@ -59,7 +60,7 @@ def test_failing_batches_on_several_days_are_quarantined_without_a_second_fold(
         folded: list[str] = []
         with monkeypatch.context() as patched:
             fail_on(patched, where, bad, duckdb.ConversionException("odd"))
-            report = replay(home, step=folded.append)
+            report = rebuild(home, step=folded.append)
         assert folded.count("merge:observation_folded") == DAYS
         assert [outcome.manifest for outcome in report.quarantined] == bad
         histories.append(history(home))
@@ -207,19 +208,19 @@ def test_a_batch_with_an_unknown_plan_is_quarantined_and_the_others_are_merged(h
     assert became(home, odd)[0] == "quarantined"
 
 
-def test_a_replay_that_quarantines_a_merged_batch_names_it_with_the_reason(
+def test_a_rebuild_that_quarantines_a_merged_batch_names_it_with_the_reason(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good, never = land(home, 0), land(home, 1, plan="gold")
     assert merge(home).lost == {}
     with monkeypatch.context() as patched:
         fail_on(patched, "normalise", [good], duckdb.ConversionException("odd date"))
-        report = replay(home)
+        report = rebuild(home)
         assert [*report.lost] == [good.batch_id], "the other one never took part"
         assert "odd date" in report.lost[good.batch_id]
         assert [note for note in report.notes if good.batch_id in note and "odd date" in note]
-        assert replay(home).lost == {}
-    assert replay(home).lost == {}
+        assert rebuild(home).lost == {}
+    assert rebuild(home).lost == {}
     assert [became(home, item)[0] for item in (good, never)] == ["merged", "quarantined"]
     with monkeypatch.context() as patched:
         fail_on(patched, "normalise", [good], duckdb.ConversionException("odd date"))

@@ -15,7 +15,7 @@ import pytest
 from tests.history.stories.handmade import HandmadeHome, event
 from tests.warehouse.test_readers import change
 from warehouse.errors import WarehouseError
-from warehouse.history.merge import replay
+from warehouse.history.merge import rebuild
 from warehouse.queries import connected, run_sql
 
 COUNT = "SELECT count(*) FROM event_versions"
@@ -101,7 +101,7 @@ def test_the_published_file_is_read_only_and_of_duckdb_1_4(
         assert run_sql(connection, sql).rows == [({"storage_version": "v1.4.0+"},)]
 
 
-def test_a_client_that_has_the_file_open_for_writing_stops_a_merge_and_no_replay(
+def test_a_client_that_has_the_file_open_for_writing_stops_a_merge_and_no_rebuild(
     story: HandmadeHome, warehouse: Path
 ) -> None:
     with writer(warehouse), pytest.raises(WarehouseError, match=r"lock.* another program writes"):
@@ -109,7 +109,7 @@ def test_a_client_that_has_the_file_open_for_writing_stops_a_merge_and_no_replay
     assert story.merge().is_published
     with writer(warehouse, count=3):
         change(story)
-        assert replay(story.home).is_published
+        assert rebuild(story.home).is_published
     assert versions(warehouse) == [4, 4]
 
 
@@ -118,7 +118,7 @@ def test_a_client_that_writes_after_a_publication_blocks_no_reader_and_no_public
 ) -> None:
     with writer(warehouse) as other:
         change(story)
-        replay(story.home)
+        rebuild(story.home)
         assert other.run("CREATE TABLE mine AS SELECT 1") == "done"
         assert logs_beside(warehouse) == ["warehouse.duckdb.wal"]
         with pytest.raises(duckdb.Error):

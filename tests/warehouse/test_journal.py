@@ -12,7 +12,6 @@ from warehouse.landing.journal import Intent, Journal, OpenPull, PageNote
 from warehouse.landing.landing import Landing
 
 AT = datetime(2026, 3, 2, 6, 0, tzinfo=UTC)
-ROOT = Path(__file__).parent.parent.parent
 INTENT = Intent(feed="events", scope=Scope(lower=AT), plan="pro", source="sandbox", started_at=AT)
 
 

@@ -14,7 +14,6 @@ from warehouse.landing.batches import RANK, Manifest, Pull, Scope
 from warehouse.landing.landing import Landing
 
 AT = datetime(2026, 3, 2, 6, 0, tzinfo=UTC)
-ROOT = Path(__file__).parent.parent.parent
 
 
 def pull(**changes: object) -> Pull:

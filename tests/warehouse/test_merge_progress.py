@@ -3,14 +3,14 @@
 from pathlib import Path
 
 from tests.warehouse.landed_days import land
-from warehouse.history.merge import merge, replay
+from warehouse.history.merge import merge, rebuild
 from warehouse.home import Home
 from warehouse.merge_progress import show_progress
 
 Phases = list[tuple[str, int, int]]
 
 
-def test_a_merge_and_a_replay_count_each_phase_up_to_its_total(tmp_path: Path) -> None:
+def test_a_merge_and_a_rebuild_count_each_phase_up_to_its_total(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     for day in range(3):
         land(home, day)
@@ -22,7 +22,7 @@ def test_a_merge_and_a_replay_count_each_phase_up_to_its_total(tmp_path: Path) -
     ]
     assert {name for name, _, _ in merged} == {"fold batches", "write partitions"}
     assert all(0 <= done < total for _, done, total in merged)
-    replayed: Phases = []
-    with show_progress(lambda *phase: replayed.append(phase)):
-        replay(home)
-    assert replayed == merged
+    rebuilt: Phases = []
+    with show_progress(lambda *phase: rebuilt.append(phase)):
+        rebuild(home)
+    assert rebuilt == merged

@@ -22,7 +22,6 @@ from warehouse.errors import WarehouseError
 from warehouse.queries import QueryRefused, connect, connected, run_sql
 from warehouse.sql import open_spilling
 
-ROOT = Path(__file__).parents[2]
 FORMS: tuple[FileFormat, ...] = ("csv", "json", "parquet")
 SQL = "SELECT event_id, version, coins FROM event_versions WHERE version > 0 ORDER BY ALL"
 

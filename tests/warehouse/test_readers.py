@@ -25,13 +25,12 @@ READ_FOREVER = """
 import json, sys, time
 from pathlib import Path
 from almanac.reading.attached_file import connect
-from tests.warehouse.test_readers import STATE
 
-path, reopens = Path(sys.argv[1]), sys.argv[2] == "reopens"
+path, reopens, statements = Path(sys.argv[1]), sys.argv[2] == "reopens", json.loads(sys.argv[4])
 connection, states, reads, ends = connect(path), set(), 0, False
 while True:
     state = []
-    for sql in STATE:
+    for sql in statements:
         state += connection.execute(sql).fetchall()[0]
         time.sleep(0.005)
     states.add(tuple(state))
@@ -77,7 +76,10 @@ def test_readers_see_one_consistent_state_during_publications(
     states, stop = [read_state(story)], tmp_path / "stop"
     readers = [
         subprocess.Popen(
-            [sys.executable, "-c", READ_FOREVER, str(story.home.warehouse), kind, str(stop)],
+            [
+                *(sys.executable, "-c", READ_FOREVER, str(story.home.warehouse), kind, str(stop)),
+                json.dumps(STATE),
+            ],
             stdout=subprocess.PIPE,
             text=True,
             cwd=ROOT,

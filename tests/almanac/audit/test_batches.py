@@ -154,8 +154,6 @@ def test_findings_in_a_file_are_a_result_as_those_in_memory(db: Database, tmp_pa
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("gone.parquet", "there is no file"),
-        ("gone.csv", "there is no file"),
         ("cut.parquet", "is cut or damaged"),
         ("empty", "no Parquet file is there"),
         ("*.txt", "expected only Parquet files"),

@@ -144,21 +144,6 @@ def test_one_category_is_judged_by_membership_and_a_list_as_a_set(db: Database) 
     assert verdicts(db, rows) == ["clean", "clean", "close_to_known"]
 
 
-@pytest.mark.parametrize(
-    "coins",
-    [
-        ["bitcoin", "BTC", "Bitcoin", "bitcoin, terra", "BTC;terra", "['terra' 'BTC']"],
-        [["bitcoin", "terra"], ["terra", "BTC"]],
-    ],
-    ids=["texts", "lists"],
-)
-def test_coins_are_slugs_tickers_or_names(db: Database, coins: list[Any]) -> None:
-    """Only bitcoin was linked, and from the 4th terra as well."""
-    rows = [used("linked", day, coins=each)[0] for each in coins for day in (2, 5)]
-    early = ["edited_later" if "terra" in each else "clean" for each in coins]
-    assert verdicts(db, rows) == [verdict for first in early for verdict in (first, "clean")]
-
-
 def test_a_category_may_have_a_comma_in_its_name(tmp_path: Path) -> None:
     name = "Token Supply (Lock, Burn)"
     versions = [

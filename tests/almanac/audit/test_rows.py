@@ -8,7 +8,6 @@ from typing import Any
 import pandas as pd
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from almanac.database import Database
@@ -45,18 +44,6 @@ def test_a_frame_of_any_kind_is_judged_alike(db: Database, form: str) -> None:
     assert audit.ignored == ["price"]
 
 
-@pytest.mark.parametrize("name", ["rows.parquet", "rows.tsv.gz"])
-def test_a_file_is_judged_as_its_frame(db: Database, tmp_path: Path, name: str) -> None:
-    file = tmp_path / name
-    if name.endswith("parquet"):
-        pq.write_table(pa.Table.from_pandas(FRAME), file)
-    else:
-        FRAME.to_csv(file, index=False, sep="\t" if "tsv" in name else ",", encoding="utf-8-sig")
-    audit = db.audit(file)
-    assert [row["verdict"] for row in audit.verdicts] == EXPECTED
-    assert audit.ignored == ["price"]
-
-
 def test_a_row_of_a_file_that_can_t_be_read_is_kept_with_its_number_and_the_reason(
     db: Database, tmp_path: Path
 ) -> None:
@@ -68,33 +55,6 @@ def test_a_row_of_a_file_that_can_t_be_read_is_kept_with_its_number_and_the_reas
     assert audit.counts == {"unreadable": 1, "never_known": 1, "clean": 1}
     (found,) = [row for row in audit.rows if row["verdict"] == "unreadable"]
     assert (found["row"], found["reason"]) == (2, "it has 2 fields, and the header 3")
-
-
-def test_a_file_whose_rows_would_vanish_in_a_quoted_field_is_refused_with_its_line(
-    db: Database, tmp_path: Path
-) -> None:
-    """The second row looks ahead; a parser has it inside of the note of the first."""
-    file = tmp_path / "rows.csv"
-    text = (
-        "event_id,decided_at,impact,note\nmoved,2026-03-02,5.0,{}fine\nscored,2026-03-02,8.25,{}\n"
-    )
-    file.write_text(text.format('"', 'x"'))
-    with pytest.raises(InvalidArgument, match=r"rows.csv: line 2 opens a quote"):
-        db.audit(file)
-    file.write_text(text.format("", ""))
-    assert db.audit(file).counts == {"clean": 1, "scored_later": 1}
-
-
-@pytest.mark.parametrize(("decision", "form"), [("decidedAt", "frame"), ("\ufeffts", "file")])
-def test_a_column_is_found_however_its_name_is_spelled(
-    db: Database, tmp_path: Path, decision: str, form: str
-) -> None:
-    names = {"decided_at": decision, "event_id": "Event ID", "impact": "\u00a0IMPACT "}
-    frame = FRAME.rename(columns=names)
-    frame.to_csv(tmp_path / "rows.csv", index=False)
-    audit = db.audit(frame if form == "frame" else tmp_path / "rows.csv")
-    assert [row["verdict"] for row in audit.verdicts] == EXPECTED
-    assert audit.columns["decided_at"] == decision
 
 
 @pytest.mark.parametrize(
@@ -132,17 +92,6 @@ def test_a_decimal_comma_is_read_in_numbers_and_in_timestamps(db: Database, tmp_
 
 
 _PAIRS = ["BTC/USDT", "BTC-USD", "BTCUSDT", "BTC/USDT:USDT", "btc_usdt", " BTC/USDT "]
-
-
-def test_the_coin_of_a_row_may_be_a_pair(db: Database) -> None:
-    frame = pd.DataFrame({"coin": [*_PAIRS, "SUN/USDT", "NONE/USDT", "true-btc"]})
-    audit = db.audit(frame.assign(date=at(20, 14).isoformat(), decided_at=at(2).isoformat()))
-    verdicts = [row["verdict"] for row in audit.verdicts]
-    assert verdicts == ["clean"] * len(_PAIRS) + ["unreadable"] + ["unknown_event"] * 2
-    reasons = [row["reason"] for row in audit.rows]
-    ambiguous = "several coins have this ticker or name; use the slug: "
-    assert reasons[0] == f"{ambiguous}slug:first-sun or slug:other-sun"
-    assert reasons[1] == "no coin has this slug, ticker, name or pair"
 
 
 def test_a_pair_beside_an_event_is_judged_as_its_coin(db: Database) -> None:

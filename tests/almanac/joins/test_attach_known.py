@@ -1,7 +1,7 @@
 """`attach_known` and `features` over versions made by hand: each rule, and each kind of frame."""
 
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -240,24 +240,6 @@ class TestFrames:
         assert all(
             list(f.columns if f is not found[0] else f.column_names)[2:] == ADDED for f in found
         )
-
-    @pytest.mark.parametrize(
-        "values",
-        [
-            ["2026-03-09T00:00:00Z", "2026-03-12 01:00:00+01:00"],
-            [at(9), at(12).astimezone(None)],
-            [date(2026, 3, 9), date(2026, 3, 12)],
-            pd.DatetimeIndex(["2026-03-09", "2026-03-12"]).as_unit("s"),
-            pd.DatetimeIndex(["2026-03-09", "2026-03-12"])
-            .tz_localize("UTC")
-            .tz_convert("Asia/Tokyo"),
-            pd.array([at(9), at(12)], dtype=pd.ArrowDtype(pa.timestamp("us", "UTC"))),
-        ],
-    )
-    def test_instants_may_have_any_form(self, db: almanac.Database, values: Any) -> None:
-        frame = pd.DataFrame({"when": values, "coin": pd.Categorical(["BTC", "BTC"])})
-        found = db.attach_known(frame, ts="when")
-        assert list(found.next_event_id) == ["moved", "day"]
 
     def test_the_index_may_hold_the_instants(self, db: almanac.Database) -> None:
         frame = pd.DataFrame({"coin": ["BTC", "BTC"]}, index=pd.DatetimeIndex([at(12), at(9)]))

@@ -110,21 +110,11 @@ def test_names_that_pandas_took_for_values_are_refused(label: Any) -> None:
             read_prices(prices)
 
 
-def test_numbers_are_no_timestamps_without_a_unit() -> None:
-    frame = bars().assign(coin="BTC", ts=[int(day.timestamp() * 1_000) for day in DAYS])
-    with pytest.raises(InvalidArgument, match="name their unit"):
-        read_prices(frame)
-    frame["ts"] = pd.to_datetime(frame["ts"], unit="ms", utc=True)
-    assert read_prices(frame).starts[0] == DAYS[0].timestamp() * 1e6
-
-
 def test_a_file_of_another_kind_or_with_decimal_commas_is_refused_with_its_name(
     tmp_path: Path,
 ) -> None:
     text = "ts,BTC,ETH\n2026-03-01,1.5,1.25\n2026-03-02,2.5,2.0\n"
     cases: list[tuple[bytes, str]] = [
-        (b"PK\3\4" + bytes(99), "is an Excel workbook"),
-        (text.replace("2.5,2.0", "2.5").encode(), "record 2 can't be read: it has 2 fields"),
         (text.replace(",", ";").replace(".", ",").encode(), "column 'BTC' has numbers with a com"),
         (text.replace("2.5", '"1,002"').encode(), "column 'BTC' has numbers with a comma"),
     ]

@@ -74,12 +74,6 @@ def used(study: almanac.Study) -> list[str]:
 
 
 class TestPrices:
-    def test_pairs_are_their_coins(self, db: almanac.Database) -> None:
-        plain = db.event_study(prices("bitcoin", "ethereum"), **OPTIONS)
-        found = db.event_study(prices("BTC/USDT:USDT", "ETHUSDT"), **OPTIONS)
-        assert used(found) == ["bitcoin", "ethereum"]
-        pd.testing.assert_frame_equal(found.table, plain.table)
-
     def test_bars_of_one_coin_are_studied_with_a_market(self, db: almanac.Database) -> None:
         market = prices("m", "other")["other"]
         mine = bars().assign(coin="BTC")
@@ -90,12 +84,6 @@ class TestPrices:
         alone = db.event_study(mine, **OPTIONS)
         assert alone.settings["model"] == "mean"
         assert "its own mean" in repr(alone)
-
-    def test_bars_that_name_no_coin_are_no_study_of_coins_called_high_and_open(
-        self, db: almanac.Database
-    ) -> None:
-        found = db.event_study(bars().assign(coin="highstreet"), model="mean", **OPTIONS)
-        assert used(found) == ["highstreet"]
 
     def test_a_mapping_names_coins_and_selects_none(self, db: almanac.Database) -> None:
         frame = prices("a", "SUN/USDT", "ETH")

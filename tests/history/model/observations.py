@@ -97,10 +97,6 @@ class SeenObservation:
     def fold_key(self) -> tuple[datetime, datetime, int, str, int]:
         return self.observed_at, self.content_at, RANK[self.kind], self.batch_id, self.place
 
-    @property
-    def unfiltered(self) -> bool:
-        return self.coins is None and self.categories is None
-
     def visible_scope(self) -> "VisibleScope":
         """Return the dates that the plan showed both when observed and at content_at."""
         bounds = [(self.lower, self.upper)]

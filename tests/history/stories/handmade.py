@@ -15,7 +15,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from catalog.contract.records import EVENT_FIELDS
-from tests.history.stories.merged_story import reading
+from tests.reading import ask
 from warehouse.history.merge import MergeReport, merge
 from warehouse.home import Home
 from warehouse.landing.batches import Feed, Manifest, Pull, Scope
@@ -313,8 +313,7 @@ class HandmadeHome:
             self.home.landing.release(batch_id)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        with reading(self.home) as connection:
-            return connection.sql(query).fetchall()
+        return ask(self.home, query)
 
     def versions(self, event_id: str, columns: str) -> list[tuple[Any, ...]]:
         """Return some columns of each observed version of an event."""

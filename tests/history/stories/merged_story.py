@@ -1,11 +1,8 @@
 """A landed story, its oracle, and homes into which it is merged piece by piece."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import duckdb
 
 from tests.history.model.comparison import EVENT_COLUMNS, Rows, published
 from tests.history.model.observations import Showing
@@ -13,7 +10,7 @@ from tests.history.model.oracle import Oracle
 from tests.history.stories.relanded import home_with_bodies, land_again
 from tests.history.stories.scenario import watch
 from tests.history.stories.story import Setting, Story
-from warehouse import queries
+from tests.reading import reading
 from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
@@ -77,9 +74,3 @@ def after_midnight(batches: Sequence[Manifest]) -> Iterator[list[str]]:
         if following is None or (midnight and following.observed_at.hour > 0):
             yield part
             part = []
-
-
-@contextmanager
-def reading(home: Home) -> Iterator[duckdb.DuckDBPyConnection]:
-    with queries.connected(home.warehouse) as connection:
-        yield connection

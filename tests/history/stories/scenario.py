@@ -47,9 +47,9 @@ DEFAULT = Setting(
 )
 QUICK = replace(
     DEFAULT,
-    seed=5,
-    pace=22,
-    starts=datetime(2018, 6, 1, tzinfo=UTC),
+    seed=16,
+    pace=11,
+    starts=datetime(2017, 10, 1, tzinfo=UTC),
     polls=("00:00",),
     posted=("23:58",),
     look_ups=2,

@@ -19,16 +19,15 @@ from resources.calendar_backfill import Backfill, read_open_backfill
 from resources.session import LazySession
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes_in_days import (
-    failure_of,
     metadata_of,
     opened_session,
     run_assets,
     settings_of,
 )
 from tests.pipeline.small_home import SmallHome
+from tests.reading import reading
 from warehouse.history.merge import merge
 from warehouse.home import Home
-from warehouse.queries import connected
 
 NOW = datetime(2019, 3, 2, 9, tzinfo=UTC)
 """The catalog of that year is a fraction of today's."""
@@ -95,29 +94,13 @@ def test_each_month_of_a_run_is_recorded_once_and_merged(
         if event.asset_key == dg.AssetKey("landed_calendar")
     }
     assert sorted(months) == MONTHS
-    with connected(Home(tmp_path).warehouse) as connection:
+    with reading(Home(tmp_path)) as connection:
         # A list also has events that began before its first date.
         ((count, missing),) = connection.sql(
             "SELECT count(*) FILTER (date >= '2018-12-01'), count(missing_since) FROM events"
         ).fetchall()
     assert count == sum(months.values()) > 100
     assert missing == 0
-
-
-def test_months_recorded_before_a_failure_stay_and_the_next_run_requests_the_rest(
-    tmp_path: Path, instance: dg.DagsterInstance
-) -> None:
-    settings = settings_of(tmp_path, coins=())
-    with run_months(settings, instance, faults="repeat_cursor@0.4~events") as ran:
-        assert not ran.result.success
-        assert "cursor" in failure_of(ran.result)
-        first, requests = ran.recorded, ran.requests
-    with run_months(settings, instance) as second:
-        assert second.result.success
-        assert sorted(second.recorded) == MONTHS
-    with run_months(settings, instance) as whole:
-        assert requests + second.requests <= whole.requests + 2 + 4
-    assert set(first) < set(MONTHS)
 
 
 def test_a_used_up_quota_ends_the_run_and_records_when_it_resumes(
@@ -147,7 +130,7 @@ def test_events_that_end_a_year_together_are_not_missing_after_a_backfill(tmp_pa
         backfill = Backfill(service, home.state_storage, *span)
         assert len([month for months in backfill.run("list") for month in months]) == 2
     merge(home)
-    with connected(home.warehouse) as connection:
+    with reading(home) as connection:
         counted = "SELECT count(*), count(missing_since) FROM events WHERE date = $date"
         tied_at = datetime(2019, 12, 31, 23, 59, 59, tzinfo=UTC)
         ((tied, missing),) = connection.execute(counted, {"date": tied_at}).fetchall()

@@ -202,11 +202,7 @@ def merge(settings: Settings, instance: dg.DagsterInstance) -> None:
     assert job.execute_in_process(instance=instance, run_config=QUIET).success
 
 
-def test_without_the_setting_there_is_no_asset_and_no_sensor(tmp_path: Path) -> None:
-    repository = build_definitions(settings_of(tmp_path)).get_repository_def()
-    assert not repository.has_sensor_def("report")
-    assert NAME not in repository.asset_graph.get_all_asset_keys()
-    assert not repository.has_sensor_def("iceberg")
+def test_the_setting_adds_an_asset_and_a_sensor_that_is_on(tmp_path: Path) -> None:
     repository = build_definitions(settings_of(tmp_path, iceberg="team")).get_repository_def()
     assert NAME in repository.asset_graph.get_all_asset_keys()
     sensor = repository.get_sensor_def("iceberg")

@@ -26,7 +26,7 @@ from resources.request_log import DeferredPull
 from tests.pipeline.small_home import DAY, NOW, SmallHome
 from tests.resources.inbox.deliveries import delivery, store
 from warehouse.files.locks import hold_lock
-from warehouse.history.merge import merge, replay
+from warehouse.history.merge import merge, rebuild
 
 ROOT = Path(__file__).parents[3]
 HOUR = timedelta(hours=1)
@@ -117,7 +117,7 @@ CAUSES: tuple[tuple[str, dict[str, object], str], ...] = (
     ("push", {"push": push(rejected=["one\ntwo\x1b[31m"])}, "the newest one two"),
     ("daemon", {"runs": RunNote(at=NOW, daemon_at=NOW - 16 * MINUTE)}, "Start almanac daemon"),
     ("disk", {"free_bytes": 1_500_000_000}, "The disk has 1.5 GB free: free space on it"),
-    ("damaged", {"unreadable": "IOException"}, "almanac replay makes it again"),
+    ("damaged", {"unreadable": "IOException"}, "almanac rebuild makes it new"),
     ("damaged", {"damaged": ["a", "b"]}, "2 batches damaged in landing and left out, the newest b"),
     (
         "damaged",
@@ -236,5 +236,5 @@ def test_harm_is_warned_of_until_the_command_in_the_warning_was_run(small: Small
     small.home.warehouse.unlink()
     small.home.warehouse.write_bytes(b"no database")
     assert "damaged" in kinds(small)
-    replay(small.home)
+    rebuild(small.home)
     assert kinds(small) == []

@@ -22,7 +22,7 @@ from tests.test_cli import ALMANAC, environment
 from tests.warehouse.landed_days import history, land
 from warehouse.files.locks import read_holder
 from warehouse.history import fold
-from warehouse.history.merge import merge, replay
+from warehouse.history.merge import merge, rebuild
 from warehouse.history.verify import verify
 from warehouse.home import Home
 
@@ -89,10 +89,10 @@ def test_a_batch_whose_reading_failed_is_not_released(
 
     with monkeypatch.context() as patched:
         patched.setattr(fold, "normalise", failing)
-        replay(story.home)
+        rebuild(story.home)
     said = " ".join(almanac("batches", "release", batch_id, code=1).stderr.split())
     assert "KeyError: 'odd'" in said
-    assert "Nothing was released. With a version that can read it: almanac replay" in said
+    assert "Nothing was released. With a version that can read it: almanac rebuild" in said
     assert story.home.landing.released() == []
 
 

@@ -21,10 +21,9 @@ from resources.inbox import ID_REUSED, Inbox
 from tests.hangs import wait_for
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes_in_days import NOW, QUIET, TODAY, YESTERDAY, settings_of
+from tests.reading import reading
 from tests.resources.inbox.deliveries import START, Clock, bodies_in, delivery, store
 from warehouse.home import Home
-from warehouse.queries import connected
-from warehouse.queries import connected as connected_to
 
 HOSTILE = b'{"id": "a\x1b[2Jb", "type": "events.created"'
 
@@ -81,7 +80,7 @@ def test_only_rejected_deliveries_are_settled_and_a_wrong_name_changes_nothing(
 def published(home: Home) -> int:
     if not home.warehouse.exists():
         return 0
-    with connected(home.warehouse) as connection:
+    with reading(home) as connection:
         return int(connection.sql("SELECT count(*) FROM events").fetchall()[0][0])
 
 
@@ -169,7 +168,7 @@ def recorded(
 
 
 def titles(home: Home) -> set[str]:
-    with connected_to(home.warehouse) as connection:
+    with reading(home) as connection:
         return {title for (title,) in connection.sql("SELECT title FROM events").fetchall()}
 
 

@@ -1,11 +1,8 @@
 """Bodies: cut, packed, endless, slow, or not data; and the export in a file."""
 
-import csv
 import gzip
-import io
 import json
 import zlib
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.sandbox.pytest_plugin import STANDS_AT
 from resources.errors import ContractBroken, NotData, RequestRejected, RetryLater, TruncatedBody
 from resources.http.client import CatalogClient, ExportPull
 from resources.http.paginator import RawPage
 from resources.http.retry import Timeouts
 from resources.waits import RetryPolicy, Timing
-from tests.resources.conftest import MakeClient
 from tests.resources.fakes import (
     KEY,
     Chunk,
@@ -28,7 +23,6 @@ from tests.resources.fakes import (
     RawServer,
     answering,
     chunked,
-    days,
     head,
     mocked,
     paginated,
@@ -193,9 +187,6 @@ def test_an_export_that_decompresses_to_too_much_is_stopped(tmp_path: Path) -> N
     assert (tmp_path / "export.csv").stat().st_size < 5_000_000
 
 
-MARCH = days(date(2026, 3, 1), date(2026, 3, 31))
-
-
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "export.csv"
@@ -205,21 +196,6 @@ def pull_of(text: bytes | str, file: Path, *, may_be_empty: bool = False) -> Exp
     content = text if isinstance(text, bytes) else text.encode()
     answer = httpx.Response(200, content=content, headers={"Content-Type": "text/csv"})
     return mocked(answering(answer)).export(file, Scope(), may_be_empty=may_be_empty)
-
-
-def test_an_export_is_pulled_completely_with_its_metadata(
-    make_client: MakeClient, file: Path
-) -> None:
-    client = make_client()
-    pull = client.export(file, MARCH)
-    body = file.read_bytes()
-    rows = list(csv.DictReader(io.StringIO(body.decode(), newline="")))
-    assert pull.rows == len(rows) > 0
-    assert pull.headers["last-modified"] == "Mon, 02 Mar 2026 00:05:00 GMT"
-    assert (pull.date, pull.date_doubt) == (STANDS_AT, "")
-    assert pull.headers["content-type"].startswith("text/csv")
-    assert pull.headers["etag"]
-    assert pull.status == 200
 
 
 @pytest.mark.parametrize(

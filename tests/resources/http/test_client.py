@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,32 +28,6 @@ def rows_of(pages: Iterable[RawPage]) -> list[dict[str, Any]]:
     return [row for page in pages for row in json.loads(page.body)["data"]]
 
 
-def ids_on(sandbox: Sandbox, lower: date, upper: date) -> set[str]:
-    """Return the ids of the events that the list had a minute ago, by the sandbox's truth."""
-    first = datetime(lower.year, lower.month, lower.day, tzinfo=UTC)
-    last = datetime(upper.year, upper.month, upper.day, 23, 59, 59, tzinfo=UTC)
-    seen = sandbox.truth().events_at(STANDS_AT - timedelta(seconds=60)).values()
-    return {
-        request.id
-        for request in seen
-        if request.date <= last and (request.date_end or request.date) >= first
-    }
-
-
-def test_a_list_has_every_event_of_the_range_once(
-    almanac_sandbox: Sandbox, make_client: MakeClient
-) -> None:
-    paginator = paginated(make_client(), IN_MARCH)
-    pages = list(paginator)
-    ids = [row["id"] for row in rows_of(pages)]
-    assert set(ids) == ids_on(almanac_sandbox, *MARCH)
-    assert paginator.progress.why_incomplete() == ""
-    assert paginator.progress.rows == len(ids) == paginator.progress.total_last
-    assert paginator.progress.pages == paginator.requests == -(-len(ids) // 100)
-    assert paginator.progress.ended
-    assert [row for page in pages for row in page.ids] == ids
-
-
 def test_more_coins_than_a_request_takes_become_several_lists(
     almanac_sandbox: Sandbox, make_client: MakeClient
 ) -> None:
@@ -68,22 +42,6 @@ def test_more_coins_than_a_request_takes_become_several_lists(
         row["id"] for row in everything if wanted & {coin["slug"] for coin in row["coins"]}
     }
     assert not paginator.progress.why_incomplete()
-
-
-def test_a_found_a_cancelled_and_an_unknown_event_have_their_status(
-    almanac_sandbox: Sandbox, make_client: MakeClient
-) -> None:
-    client = make_client()
-    listed = rows_of(paginated(client, days(*MARCH, coins=("bitcoin",)), limit=1))[0]
-    found = client.event(listed["id"])
-    assert (found.status, json.loads(found.body)) == (200, listed)
-    assert found.date == STANDS_AT
-    cancelled = rows_of(paginated(client, feed="cancellations"))[0]
-    gone = client.event(cancelled["id"])
-    assert gone.status == 410
-    assert json.loads(gone.body)["cancelledAt"] == cancelled["cancelledAt"]
-    unknown = client.event("no/such?event")
-    assert unknown.status == 404
 
 
 @pytest.mark.parametrize("event_id", ["", ".", ".."])
@@ -130,13 +88,6 @@ def test_a_reset_in_the_past_or_years_ahead_is_replaced_by_the_first_of_next_mon
     assert usage.received_at is not None
     ahead = usage.account.resets_at - usage.received_at
     assert ahead == datetime(2026, 4, 1, tzinfo=UTC) - STANDS_AT
-
-
-def test_a_bad_key_is_sent_once(make_client: MakeClient) -> None:
-    sent: list[SentRequest] = []
-    with pytest.raises(AccessDenied, match="Check the API key"):
-        make_client("no-such-key", observer=sent.append).usage()
-    assert len(sent) == 1
 
 
 @pytest.mark.parametrize(

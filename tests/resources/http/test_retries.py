@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resources.errors import CatalogError, Defer, RetryLater, TooSlow
+from resources.errors import CatalogError, RetryLater, TooSlow
 from resources.request_log import SentRequest
 from resources.service_clock import RETRY_AFTER_CEILING_S, retry_after_s
 from resources.waits import RetryPolicy, listening
@@ -135,17 +135,6 @@ def test_a_storm_without_end_is_an_error_that_says_what_to_do(make_client: MakeC
     client = make_client(extra_headers={"Sandbox-Faults": "storm=1"})
     with pytest.raises(RetryLater, match=r"Too Many Requests.*6 attempts.*lower the rate"):
         client.usage()
-
-
-def test_a_used_up_quota_defers_to_the_reset_without_a_retry(
-    make_client: MakeClient, fake_time: FakeTime
-) -> None:
-    with pytest.raises(Defer, match="quota is used up") as raised:
-        make_client(extra_headers={"Sandbox-Faults": "quota"}).usage()
-    assert raised.value.reason == "quota"
-    reset = datetime(2026, 4, 1, tzinfo=UTC)
-    assert abs(raised.value.resume_at - reset) <= timedelta(seconds=1)
-    assert (fake_time.slept, raised.value.attempts) == ([], 1)
 
 
 @pytest.mark.parametrize("status", [500, 504])

@@ -38,7 +38,7 @@ class Known:
     unknown_fields: tuple[str, ...] = ()
     status: str = "scheduled"
     title: str = "title"
-    displayed_date: str = "a day"
+    displayed_date: str | None = "a day"
     date: datetime | None = None
     date_end: datetime | None = None
     date_type: str | None = "date"
@@ -72,7 +72,9 @@ _DATED = """
         _almanac.date_precision(date, date_type, is_estimated) AS date_precision,
         _almanac.earliest(date, date_precision, is_estimated) AS earliest,
         _almanac.latest(date, date_end, date_precision, earliest) AS latest,
-        _almanac.displayed_date_full(displayed_date, date, date_end) AS displayed_date_full,
+        _almanac.displayed_date_full(
+            displayed_date, date, date_end, date_precision, earliest
+        ) AS displayed_date_full,
         min(known_from) OVER (PARTITION BY event_id) AS first_seen_at
     FROM given
 """

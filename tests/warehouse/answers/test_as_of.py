@@ -191,11 +191,6 @@ def test_events_as_of_has_the_last_change_known_then(connection: duckdb.DuckDBPy
     ]
 
 
-def test_events_as_of_exists_when_the_file_is_opened_directly(warehouse: Path) -> None:
-    with duckdb.connect(str(warehouse), read_only=True) as connection:
-        assert known(connection, "'2026-03-01 06:00'") == [("evt_0", 1), ("evt_1", 1)]
-
-
 def test_events_as_of_now_match_the_events(connection: duckdb.DuckDBPyConnection) -> None:
     now = "SELECT * EXCLUDE (last_pull_at) FROM events_as_of('2026-03-04 06:00')"
     events = "SELECT * EXCLUDE (last_seen_at, content_at) FROM events"

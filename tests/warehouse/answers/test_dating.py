@@ -91,30 +91,50 @@ def test_examples_of_periods_days_and_deadlines(
     assert found == [None if text is None else _instant(text) for text in expected]
 
 
+LAST_SECOND = "2026-12-31 23:59:59"
+
+
 @pytest.mark.parametrize(
-    ("shown", "starts", "ends", "full"),
+    ("shown", "starts", "ends", "kind", "full"),
     [
-        ("08 Oct", "2026-10-08", None, "08 Oct 2026"),
-        ("By 11 Oct", "2026-10-11 23:59:59", None, "By 11 Oct 2026"),
-        ("30 Dec → 02 Jan", "2026-12-30", "2027-01-02", "30 Dec 2026 → 02 Jan 2027"),
-        ("2026", "2026-12-31 23:59:59", None, "2026"),
-        ("Block 20260", "2026-10-15", None, "Block 20260 2026"),
-        (None, "2026-10-15", None, None),
-        ("Soon", None, None, "Soon"),
+        ("08 Oct", "2026-10-08", None, "", "08 Oct 2026"),
+        ("By 11 Oct", "2026-10-11 23:59:59", None, "open", "By 11 Oct 2026"),
+        ("30 Dec → 02 Jan", "2026-12-30", "2027-01-02", "", "30 Dec 2026 → 02 Jan 2027"),
+        ("2026", LAST_SECOND, None, "year", "2026"),
+        ("Block 20260", "2026-10-15", None, "", "Block 20260 2026"),
+        ("Soon", None, None, "", "Soon"),
+        (None, None, None, "", None),
+        (None, "2026-10-15", None, "", "15 Oct 2026"),
+        ("", "2026-10-15 23:30:00", None, "", "15 Oct 2026"),
+        (" \u200b\t\u00a0", "2026-10-15", "2026-10-15 08:00:00", "", "15 Oct 2026"),
+        (None, "2026-12-30 21:00:00", "2027-01-02", "", "30 Dec 2026 → 02 Jan 2027"),
+        (None, LAST_SECOND, None, "open", "By 31 Dec 2026"),
+        (None, LAST_SECOND, None, "month", "Dec 2026"),
+        (None, "2027-01-01", None, "quarter", "Q4 2026"),
+        (None, LAST_SECOND, None, "year", "2026"),
+        (None, "infinity", None, "", "infinity"),
     ],
 )
-def test_a_displayed_date_without_a_year_gets_it_from_the_date(
+def test_the_displayed_date_has_its_year_and_falls_back_to_the_date(
     connection: duckdb.DuckDBPyConnection,
     shown: str | None,
     starts: str | None,
     ends: str | None,
+    kind: str,
     full: str | None,
 ) -> None:
-    sql = (
-        f"SELECT {INTERNAL_SCHEMA}.displayed_date_full("
-        "$shown, $starts::TIMESTAMP AT TIME ZONE 'UTC', $ends::TIMESTAMP AT TIME ZONE 'UTC')"
-    )
-    values = {"shown": shown, "starts": starts, "ends": ends}
+    sql = f"""
+        SELECT {INTERNAL_SCHEMA}.displayed_date_full(
+            $shown, starts, $ends::TIMESTAMP AT TIME ZONE 'UTC', exactness,
+            {INTERNAL_SCHEMA}.earliest(starts, exactness, $kind <> '')
+        )
+        FROM (
+            SELECT
+                $starts::TIMESTAMP AT TIME ZONE 'UTC' AS starts,
+                {INTERNAL_SCHEMA}.date_precision(starts, $kind, $kind <> '') AS exactness
+        )
+    """
+    values = {"shown": shown, "starts": starts, "ends": ends, "kind": kind}
     assert connection.execute(sql, values).fetchone() == (full,)
 
 

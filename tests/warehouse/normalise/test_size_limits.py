@@ -14,7 +14,8 @@ import pytest
 
 from almanac.reading.csv_file import RECORD_BYTES
 from tests.hangs import HANGS_AFTER_S
-from tests.warehouse.landed_days import ask, became
+from tests.reading import ask
+from tests.warehouse.landed_days import became
 from tests.warehouse.normalise.catalog_bodies import csv_body, json_event, plain
 from warehouse.errors import WarehouseError
 from warehouse.history import fold

@@ -16,11 +16,11 @@ from typing import Any, Final
 import pytest
 
 from catalog.contract.plans import PLANS
+from tests.reading import reading
 from tests.warehouse.normalise.catalog_bodies import PLAIN, csv_body, json_body, json_event
 from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.landing.batches import Feed, Pull, Scope
-from warehouse.queries import connected
 from warehouse.schema.columns import FIELDS
 
 ROOT: Final = Path(__file__).parents[3]
@@ -120,7 +120,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Rows:
     land(home, 0)
     land(home, 1)
     merge(home)
-    with connected(home.warehouse) as connection:
+    with reading(home) as connection:
         extra = connection.execute("SELECT extra::VARCHAR FROM events ORDER BY event_id").fetchall()
     assert [json.loads(text)["xVenue"] for (text,) in extra] == ["Porto", "Lisbon"]
     for day in (2, 3, 4):
