@@ -1,6 +1,7 @@
 """The tools of an assistant: their arguments, as models, with descriptions, and their answers."""
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -57,7 +58,7 @@ def _read_estimated(value: Any) -> Any:
     return {"true": "include", "false": "drop"}.get(word, word)
 
 
-class Tool(BaseModel):
+class Tool(BaseModel, ABC):
     """The arguments of a tool, read as assistants write them; an empty one is not given."""
 
     model_config = ConfigDict(
@@ -92,9 +93,9 @@ class Tool(BaseModel):
         del schema["title"]
         return " ".join(schema.pop("description").split()), schema
 
+    @abstractmethod
     def answer(self, database: Database) -> tuple[datetime, Result]:
         """Return the time of knowledge, and all rows."""
-        raise NotImplementedError
 
 
 class _Filters(Tool):

@@ -56,15 +56,7 @@ SELECT
 FROM (
     SELECT
         v.event_id, v.title, v.coins, v.categories, v.impact, v.impact_band,
-        coalesce(
-            CASE
-                WHEN v.impact >= 7.5 THEN 4
-                WHEN v.impact >= 5 THEN 3
-                WHEN v.impact >= 2.5 THEN 2
-                WHEN v.impact IS NOT NULL THEN 1
-            END,
-            list_position(['Low', 'Mid', 'High', 'Critical'], v.impact_band)
-        ) AS impact_step,
+        {shared impact_step} AS impact_step,
         v.displayed_date_full, v.date_precision, v.earliest, v.latest,
         v.displayed_date_full AS new_date, v.latest AS new_latest, v.first_seen_at,
         coalesce(v.earliest, least(v.first_seen_at, v.latest - INTERVAL 24 HOURS)) AS new_may_begin,
