@@ -181,8 +181,7 @@ class Reader:
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._frames: dict[str, Any] = {}
         self._shown_rows: dict[str, _ShownRows] = {}
-        """The columns of each statement in the open file. The cache saves planning a statement
-        twice."""
+        """Each statement as it is parsed for the open file, so that it is parsed once."""
         self._made: dict[str, Any] = {}
         """Values of the open file, by the names of `once`."""
         self._is_closed = False
@@ -439,9 +438,9 @@ class Reader:
 
 
 class _ShownRows(NamedTuple):
-    """A statement whose rows can be read by Python, its columns, and the columns with a zone."""
+    """A parsed statement whose rows can be read by Python, its columns, and those with a zone."""
 
-    statement: str
+    statement: duckdb.Statement
     names: list[str]
     is_zoned: list[bool]
 
@@ -456,4 +455,5 @@ def _show_rows(
         f"{quoted(name)}::TIMESTAMP AS {quoted(name)}" if each else quoted(name)
         for name, each in zip(found.columns, is_zoned, strict=True)
     )
-    return _ShownRows(f"SELECT {shown} FROM ({sql}\n)", found.columns, is_zoned)
+    (statement,) = connection.extract_statements(f"SELECT {shown} FROM ({sql}\n)")
+    return _ShownRows(statement, found.columns, is_zoned)
