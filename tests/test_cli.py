@@ -123,8 +123,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def started(folder: Path) -> Iterator[dict[str, Any]]:
     """What a sandbox printed that serves the folder."""
-    words = (*YOUNG, "--export-interval", "90", "--faults", "error*1")
-    with sandbox(folder, *words) as (_, output):
+    with sandbox(folder, *YOUNG, "--export-interval", "90") as (_, output):
         yield json.loads(output.readline())
 
 
@@ -140,9 +139,14 @@ def test_no_key_is_left_in_the_folder_or_in_an_answer(
         answer_of(folder, "keys", "create", "c", "--plan", "pro")["key"],
     )
     for path in ("/v2/events?limit=1", "/v2/events?limit=0", "/v2/nope", "/v2/usage"):
-        for headers in ({"x-api-key": canary}, {"Authorization": f"Bearer {canary}"}):
+        for headers in (
+            {"x-api-key": canary},
+            {"x-api-key": canary, "sandbox-faults": "error"},
+            {"Authorization": f"Bearer {canary}"},
+        ):
             answer = httpx.get(base + path, headers=headers, timeout=HANGS_AFTER_S)
             assert canary not in answer.text + str(answer.headers)
+            assert (answer.status_code == 500) == ("sandbox-faults" in headers)
     for path in ("/metrics", "/sandbox/requests", "/sandbox/faults"):
         assert canary not in httpx.get(base + path, timeout=HANGS_AFTER_S).text
     for path in folder.rglob("*"):
