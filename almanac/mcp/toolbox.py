@@ -121,7 +121,7 @@ def _make_answer(
     total: int,
     facts: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the rows from the offset on, with the age of the data and what was left out."""
+    """Return the rows from the offset on, the age of the data, and the number of rows left out."""
     first_pull, last_pull = find_pulls(reader, moment)
     stale = is_stale(last_pull, moment)
     end = tool.offset + len(rows)

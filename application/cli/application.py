@@ -49,7 +49,7 @@ COMMANDS: Final = {
     "report": _place(
         "report_command",
         "report",
-        "Write what is coming, what changed and data quality to one HTML file.",
+        "Write coming events, changes and data quality to one HTML file.",
     ),
     "merge": _place(
         "merge_commands",

@@ -51,7 +51,7 @@ def report(
     days: Annotated[int, typer.Option(min=1, max=366, help="Days ahead to show.")] = 14,
     home: HomeOption = None,
 ) -> None:
-    """Write what is coming, what changed and data quality to one HTML file."""
+    """Write coming events, changes and data quality to one HTML file."""
     if since_last and (since or as_of):
         fail("--since-last can't be used with --since or --as-of", code=EXIT_USAGE)
     begin = None if since is None else instant_option("--since", since)

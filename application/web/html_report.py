@@ -1,4 +1,4 @@
-"""Reports: what is coming, what changed and the quality of the data, as one HTML file; and posts
+"""Reports of coming events, changes and data quality as one HTML file; and posts
 of changes, as JSON or a Slack message.
 
     state/reports.json    {name: ReportMark}, the period of the last report of each name

@@ -196,7 +196,7 @@ class _KeyLayer:
         except ApiError as error:
             await error_response(error, scope)(scope, receive, send_with_headers)
             return
-        # The header of the interface means the parameter, so both at once are refused.
+        # The header X-As-Of equals the parameter. A request with both is refused.
         times = Headers(scope=scope).getlist(AS_OF_HEADER.name)
         asked = (urlencode({"as_of": time}).encode() for time in times)
         scope["query_string"] = b"&".join((scope["query_string"], *asked))
