@@ -11,18 +11,21 @@ import codecs
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, Final
 
 from almanac.errors import InvalidArgument
-from almanac.reading.csv_file import RECORD_BYTES, CsvFault, CsvSource
+from almanac.reading.csv_file import RECORD_BYTES, CsvFault, CsvSource, read_chunks
+from almanac.reading.temporary_files import own_folder
 from almanac.user_files import find_header
 from catalog.contract.bodies import fold
 from catalog.contract.records import EVENT_FIELDS, LIST_SEPARATOR
 from warehouse import size_limits
 from warehouse.codecs import storable_text
+from warehouse.normalise.csv_lines import Lines, numbers, split
 from warehouse.normalise.rows import BadRow, match_columns, shows
 from warehouse.normalise.staging import BatchCounts, EventTables
 from warehouse.schema.columns import BIT, GROUPS, NAMES
@@ -190,6 +193,10 @@ class _CsvExport:
 
     def read(self, *, finds_unchanged: bool) -> None:
         counts = self.counts
+        lines = split(b"".join(self.source.chunks()), self.source.skip, self.source.delimiter)
+        if lines is not None and self._read_lines(lines, finds_unchanged=finds_unchanged):
+            return
+        del lines
         digest = f"hash({', '.join(self.source.cells)})"
         columns = {"id": self._cell("event_id"), "digest": digest}
         if self.known.separator is None:
@@ -228,6 +235,85 @@ class _CsvExport:
         select, more = self._select(records, lists, reading)
         self.tables.insert(select, values | more)
 
+    def _read_lines(self, lines: Lines, *, finds_unchanged: bool) -> bool:
+        """Read an export whose lines are records; return whether all were certain."""
+        import numpy as np
+
+        connection, counts = self.tables.connection, self.counts
+        every = np.arange(len(lines))
+        separator, cells = self.known.separator, None
+        if separator is None:
+            if (cells := self._read_cells(lines, every)) is None:
+                return False
+            separator = counts.learnt = self._find_separator(self._list_cells(cells))
+        separator = separator or LIST_SEPARATOR
+        if separator != LIST_SEPARATOR:
+            counts.note(f"lists joined with {separator}")
+        listed = {"separator": separator, "element": self.known.element(separator)}
+        reading = {"reading": repr(("lines", self.columns.names, self.visible, listed))}
+        counts.arrived = len(lines)
+        connection.register("arrived", lines.table())
+        connection.execute(parse(_SQL["hash_lines"]))
+        connection.unregister("arrived")
+        if finds_unchanged:
+            self._find_unchanged(None, reading)
+        while True:
+            new = connection.execute(parse(_SQL["list_new_lines"])).fetchnumpy()
+            places = new["place"]
+            counts.unchanged = len(lines) - len(places)
+            if not len(places):
+                return True
+            if cells is None or counts.unchanged:
+                cells = self._read_cells(lines, places)
+            if cells is None:
+                counts.unchanged = counts.arrived = 0
+                self.tables.empty()
+                return False
+            cells = cells.append_column("place", numbers(places))
+            cells = cells.append_column("digest", numbers(new["digest"]))
+            connection.register("new_cells", cells)
+            if not counts.unchanged:
+                break
+            forget = _SQL["forget_repeated"].replace("{id}", self._cell("event_id"))
+            ((repeated,),) = connection.execute(parse(forget)).fetchall()
+            if not repeated:
+                break
+            cells = None
+        records = "SELECT place, digest, * EXCLUDE (place, digest) FROM new_cells"
+        select, more = self._select(records, listed, reading)
+        self.tables.insert(select, more)
+        connection.unregister("new_cells")
+        return True
+
+    def _list_cells(self, cells: "pa.Table") -> "pa.Table":
+        import pyarrow as pa
+
+        columns = {}
+        for name in _LISTS:
+            cell = self._cell(name)
+            is_shown = cell.startswith("c")
+            columns[name] = cells[cell] if is_shown else pa.nulls(len(cells), pa.string())
+        return pa.table(columns)
+
+    def _read_cells(self, lines: Lines, places: Any) -> "pa.Table | None":
+        """Return the cells of some records; None if DuckDB may misread one."""
+        select = ", ".join(self.source.cells)
+        # An empty row, as spreadsheets save, is left to the tolerant reader.
+        select += f" WHERE coalesce({select}) IS NOT NULL"
+        source, taken = self.source, None
+        with ExitStack() as stack:
+            beside = stack.enter_context(self.tables.connection.cursor())
+            if len(places) < len(lines):
+                taken = stack.enter_context(NamedTemporaryFile(suffix=".csv", dir=own_folder()))
+                taken.write(lines.take(places))
+                taken.flush()
+                path = Path(taken.name)
+                source = replace(
+                    source, path=path, chunks=lambda: read_chunks(path), skip=0, compression="none"
+                )
+            cells = source.read(beside, select)
+        return None if cells is None or cells.num_rows != len(places) else cells
+
     def _find_separator(self, cells: "pa.Table") -> str | None:
         """Return the separator that splits most cells into known elements."""
         connection = self.tables.connection
@@ -255,16 +341,22 @@ class _CsvExport:
         texts = [pa.array(column, pa.string()) for column in zip(*found, strict=True)]
         return pa.table(texts or [pa.array([], pa.string())] * len(_LISTS), list(_LISTS))
 
-    def _find_unchanged(self, arrived: "pa.Table", reading: Values) -> None:
-        """Fill the table `unchanged`, and `new_records` with the others; count them."""
-        import pyarrow as pa
+    def _find_unchanged(self, arrived: "pa.Table | None", reading: Values) -> None:
+        """Fill the table `unchanged`, and `new_records` with the others; count them.
+
+        Without `arrived`, the lines are compared.
+        """
+        import numpy as np
 
         connection = self.tables.connection
-        places = pa.array(range(arrived.num_rows), pa.int64())
-        connection.register("arrived", arrived.append_column("place", places))
-        connection.execute(parse(_SQL["find_unchanged"]), reading)
-        connection.execute(parse(_SQL["find_new_records"]))
-        connection.unregister("arrived")
+        if arrived is None:
+            connection.execute(parse(_SQL["find_unchanged_lines"]), reading)
+        else:
+            places = numbers(np.arange(arrived.num_rows))
+            connection.register("arrived", arrived.append_column("place", places))
+            connection.execute(parse(_SQL["find_unchanged"]), reading)
+            connection.execute(parse(_SQL["find_new_records"]))
+            connection.unregister("arrived")
         count = parse(_SQL["count_unchanged"])
         ((self.counts.unchanged,),) = connection.execute(count).fetchall()
 

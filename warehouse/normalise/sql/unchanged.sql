@@ -37,3 +37,30 @@ ANTI JOIN unchanged USING (place)
 -- name: count_unchanged
 -- Grain: one row: unchanged records. Reads only.
 SELECT count(*) FROM unchanged
+
+-- name: hash_lines
+-- Grain: one row per record of `arrived` (place, line), with the hash of its bytes.
+-- Run twice: the same.
+CREATE OR REPLACE TEMP TABLE arrived_lines AS
+SELECT place, hash(line) AS digest FROM arrived
+
+-- name: find_unchanged_lines
+-- Grain: one row per unchanged record of an export, into `unchanged`: its line occurs once.
+-- Parameters: $reading (how records are read: columns, plan, separator).
+-- Run twice: every row is there twice.
+INSERT INTO unchanged
+SELECT any_value(event_id), any_value(s.rowid), any_value(place)
+FROM arrived_lines AS a
+JOIN event_seen AS s ON try_cast(s.row_md5 AS UBIGINT) = hash(a.digest, $reading::VARCHAR)
+GROUP BY digest
+HAVING count(*) = 1
+
+-- name: list_new_lines
+-- Grain: one row per record that is not unchanged, in the order of the file. Reads only.
+SELECT place, digest FROM arrived_lines ANTI JOIN unchanged USING (place) ORDER BY place
+
+-- name: forget_repeated
+-- Remove the unchanged records of events that also have a record in `new_cells`.
+-- Placeholders: id.
+DELETE FROM unchanged
+WHERE event_id IN (SELECT almanac_clean({id}) FROM new_cells)
