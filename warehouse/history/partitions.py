@@ -1,7 +1,7 @@
 """Parquet files by date, for engines that read Parquet: derived from the published file.
 
     parquet/event_changes/observed_date=YYYY-MM-DD/changes.parquet    versions that became known
-    parquet/events/event_month=YYYY-MM/events.parquet                 the events as now known
+    parquet/events/event_year=YYYY/events.parquet                     the events as now known
     parquet/partitions.json                                           what was written
 
 Each file is written beside its place and renamed. A partition is written if its content in the
@@ -30,7 +30,7 @@ CHANGES: Final = "event_changes"
 EVENTS: Final = "events"
 RECORD: Final = "partitions.json"
 _FILES: Final = {CHANGES: "changes.parquet", EVENTS: "events.parquet"}
-_KEYS: Final = {CHANGES: "observed_date", EVENTS: "event_month"}
+_KEYS: Final = {CHANGES: "observed_date", EVENTS: "event_year"}
 _CONTENTS: Final = {CHANGES: "list_days_as_text", EVENTS: "list_months"}
 _TOGETHER: Final = 64
 """Partitions that one statement writes: DuckDB keeps a file open for each, at most 100."""

@@ -10,7 +10,7 @@ SELECT day::VARCHAR, content FROM state.days WHERE versions > 0 ORDER BY day;
 -- The months of events, each with its content; one for events without a date. Grain: month.
 -- Placeholders: columns.
 SELECT
-    coalesce(strftime(date, '%Y-%m'), '__HIVE_DEFAULT_PARTITION__') AS month,
+    coalesce(strftime(date, '%Y'), '__HIVE_DEFAULT_PARTITION__') AS month,
     count(*) || '-' || sum(hash({columns}))
 FROM events
 GROUP BY month
@@ -39,10 +39,10 @@ COPY (
         SELECT
             * EXCLUDE (last_seen_at, missing_since, content_at)
             REPLACE (extra::VARCHAR AS extra),
-            coalesce(strftime(date, '%Y-%m'), '__HIVE_DEFAULT_PARTITION__') AS event_month
+            coalesce(strftime(date, '%Y'), '__HIVE_DEFAULT_PARTITION__') AS event_year
         FROM events
     )
-    WHERE event_month IN (SELECT unnest($keys::VARCHAR[]))
+    WHERE event_year IN (SELECT unnest($keys::VARCHAR[]))
 ) TO $folder (
-    FORMAT parquet, PARTITION_BY (event_month), COMPRESSION zstd, COMPRESSION_LEVEL 1
+    FORMAT parquet, PARTITION_BY (event_year), COMPRESSION zstd, COMPRESSION_LEVEL 1
 );
