@@ -182,7 +182,8 @@ def _merge(
     """Merge under the lock."""
     step("merge:locked")
     _remove_unfinished(home)
-    published = _read_before(home, is_rebuild=is_rebuild)
+    connection = home.connect()
+    published = _read_before(home, connection, is_rebuild=is_rebuild)
     if with_repair:
         batches = {} if published is None else published.batches
         released = [batch_id for batch_id, batch in batches.items() if batch.released]
@@ -193,8 +194,9 @@ def _merge(
     failed: dict[str, str] = {}
     while plan.is_needed and not report.is_published:
         try:
-            _publish_next(home, plan, report, failed, step)
+            connection = _publish_next(home, plan, report, failed, step, connection)
         except (WarehouseError, duckdb.Error) as error:
+            connection = home.connect()
             if _drop_damaged_base(home, plan):
                 plan = plan_merge(home, published, refold_from=refold_from, is_rebuild=is_rebuild)
                 report.damaged |= plan.damaged
@@ -206,7 +208,9 @@ def _merge(
     if home.warehouse.exists():
         _keep_checkpoints(home, plan, report.days, is_rebuild=is_rebuild)
         report.bytes = home.warehouse.stat().st_size
-        report.partitions = _write_partitions(home, with_months=with_months, anew=is_rebuild)
+        report.partitions = _write_partitions(
+            home, with_months=with_months, anew=is_rebuild, connection=connection
+        )
         step("merge:partitions_written")
     merged = {*plan.merged, *(outcome.manifest.batch_id for outcome in report.outcomes)}
     for batch_id in merged.intersection(home.landing.marked()):
@@ -223,7 +227,9 @@ def _remove_unfinished(home: Home) -> None:
         shared.remove_unfinished(older_than_s=ABANDONED_S)
 
 
-def _read_before(home: Home, *, is_rebuild: bool) -> PublishedFile | None:
+def _read_before(
+    home: Home, connection: duckdb.DuckDBPyConnection, *, is_rebuild: bool
+) -> PublishedFile | None:
     """Return the facts of the published file; a rebuild needs none, so it accepts damage."""
     if is_rebuild and home.warehouse.is_dir():
         shutil.rmtree(home.warehouse)
@@ -233,7 +239,7 @@ def _read_before(home: Home, *, is_rebuild: bool) -> PublishedFile | None:
             "published; move it away, or run `almanac rebuild`."
         )
     try:
-        return read_published(home.warehouse)
+        return read_published(home.warehouse, connection)
     except duckdb.Error as error:
         if is_rebuild:
             return None
@@ -241,8 +247,13 @@ def _read_before(home: Home, *, is_rebuild: bool) -> PublishedFile | None:
 
 
 def _publish_next(
-    home: Home, plan: MergePlan, report: MergeReport, failed: dict[str, str], step: Step
-) -> None:
+    home: Home,
+    plan: MergePlan,
+    report: MergeReport,
+    failed: dict[str, str],
+    step: Step,
+    connection: duckdb.DuckDBPyConnection,
+) -> duckdb.DuckDBPyConnection | None:
     """Fold the batches of a plan into a copy of its base, check it, and publish it.
 
     Raises:
@@ -251,7 +262,7 @@ def _publish_next(
         WarehouseError, duckdb.Error: the base is damaged, or Almanac has an error.
     """
     began = monotonic()
-    with open_next_file(home, plan.base) as file:
+    with open_next_file(home, plan.base, connection) as file:
         step("merge:copied")
         # Updates of the table would have to maintain it.
         file.run("drop_index")
@@ -266,6 +277,7 @@ def _publish_next(
         file.publish()
         report.is_published = True
         step("merge:renamed")
+    return connection if file.connection is connection else None
 
 
 def _drop_damaged_base(home: Home, plan: MergePlan) -> bool:
@@ -284,10 +296,18 @@ def _find_damage(home: Home, path: Path) -> str | None:
         return find_damage(connection, path)
 
 
-def _write_partitions(home: Home, *, with_months: bool, anew: bool) -> int:
+def _write_partitions(
+    home: Home,
+    *,
+    with_months: bool,
+    anew: bool,
+    connection: duckdb.DuckDBPyConnection | None,
+) -> int:
     """Write the partitions. Raises WarehouseError: the published file is damaged."""
     try:
-        return write_partitions(home, with_months=with_months, anew=anew)
+        return write_partitions(
+            home, with_months=with_months, anew=anew, connection=connection
+        )
     except duckdb.Error:
         if why := _find_damage(home, home.warehouse):
             raise unreadable_file(home.warehouse, why) from None

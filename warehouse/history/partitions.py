@@ -76,7 +76,13 @@ def has_written_bytes(parquet: Storage, kind: str, key: str, partition: Partitio
     return path.is_file() and hash_file(path) == partition.sha256
 
 
-def write_partitions(home: Home, *, with_months: bool, anew: bool) -> int:
+def write_partitions(
+    home: Home,
+    *,
+    with_months: bool,
+    anew: bool,
+    connection: duckdb.DuckDBPyConnection | None = None,
+) -> int:
     """Write the partitions whose content changed, and remove those without a row; return how many.
 
     `with_months` also compares the events by month. `anew` writes all files.
@@ -85,7 +91,7 @@ def write_partitions(home: Home, *, with_months: bool, anew: bool) -> int:
     recorded = read_record(parquet)
     record = {kind: {} if anew else recorded.get(kind, {}) for kind in _KEYS}
     count = 0
-    with closing(home.connect()) as connection:
+    with closing(connection or home.connect()) as connection:
         attach_published(connection, home.warehouse, "warehouse")
         connection.execute("USE warehouse")
         for kind in (CHANGES, EVENTS) if with_months else (CHANGES,):
