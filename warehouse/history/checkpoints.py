@@ -11,32 +11,40 @@ import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import date
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 import duckdb
 
 from warehouse.files.storage import close_for_writing, link_file
+from warehouse.history import packed
+from warehouse.history.packed import Unpackable
 from warehouse.history.warehouse_file import MergedBatch, PublishedFile, read_published
 from warehouse.home import Home
 
 _log = logging.getLogger(__name__)
 _NEWEST_KEPT: Final = 7
+_ENDS: Final = (".duckdb", ".packed")
 
 
 def choose_days(days: Iterable[date]) -> set[date]:
     """Return the days whose checkpoints are kept: the newest seven, and the first of each month."""
     ordered = sorted(set(days))
-    of_months = {(day.year, day.month): day for day in reversed(ordered)}
-    return {*ordered[-_NEWEST_KEPT:], *of_months.values()}
+    return {*ordered[-_NEWEST_KEPT:], *_first_of_months(ordered).values()}
+
+
+def _first_of_months(ordered: list[date]) -> dict[tuple[int, int], date]:
+    return {(day.year, day.month): day for day in reversed(ordered)}
 
 
 def list_days(home: Home) -> list[date]:
     found = list[date]()
-    for path in home.checkpoints.root.glob("*.duckdb"):
+    paths = [path for ends in _ENDS for path in home.checkpoints.root.glob(f"*{ends}")]
+    for path in paths:
         with suppress(ValueError):
             found.append(date.fromisoformat(path.stem))
-    return sorted(found)
+    return sorted(set(found))
 
 
 def checkpoint_path(home: Home, day: date) -> Path:
@@ -54,7 +62,11 @@ def find_before(
         if earlier < day:
             path = checkpoint_path(home, earlier)
             try:
+                restore(home, earlier)
                 found = read_published(path)
+            except Unpackable as error:
+                warn_of_damage(path, str(error))
+                continue
             except duckdb.Error as error:
                 warn_of_damage(path, str(error).splitlines()[0])
                 continue
@@ -80,7 +92,45 @@ def warn_of_damage(path: Path, why: str) -> None:
 def keep_only(home: Home, days: set[date]) -> None:
     for day in list_days(home):
         if day not in days:
-            home.checkpoints.remove(_name(day))
+            for ends in _ENDS:
+                home.checkpoints.remove(f"{day.isoformat()}{ends}")
+
+
+def restore(home: Home, day: date) -> None:
+    """Make the file of a packed checkpoint again. Raises Unpackable."""
+    path = checkpoint_path(home, day)
+    if not path.is_file():
+        data = _content(home, day)
+        with home.checkpoints.writing(_name(day)) as file:
+            file.write_bytes(data)
+            close_for_writing(file)
+
+
+def pack_older(home: Home) -> None:
+    """Pack the checkpoints before the newest, each as its difference from the next."""
+    days = list_days(home)
+    firsts = set(_first_of_months(days).values())
+    for day, after in reversed(list(pairwise(days))):
+        path = checkpoint_path(home, day)
+        if not path.is_file():
+            continue
+        name = None if day in firsts else after.isoformat()
+        base = b"" if name is None else _content(home, after)
+        home.checkpoints.put(_packed_name(day), packed.pack(path.read_bytes(), name, base))
+        home.checkpoints.remove(_name(day))
+
+
+def _content(home: Home, day: date) -> bytes:
+    path = checkpoint_path(home, day)
+    if path.is_file():
+        return path.read_bytes()
+    head, rest = packed.read_head(home.checkpoints.path(_packed_name(day)))
+    base = b"" if head.after is None else _content(home, date.fromisoformat(head.after))
+    return packed.unpack(head, rest, base)
+
+
+def _packed_name(day: date) -> str:
+    return f"{day.isoformat()}.packed"
 
 
 def copy_file(home: Home, source: Path, day: date) -> None:

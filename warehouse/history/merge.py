@@ -490,6 +490,7 @@ def _keep_checkpoints(home: Home, plan: MergePlan, folded: list[date], *, is_reb
     if is_rebuild:
         days &= set(folded)
     checkpoints.keep_only(home, checkpoints.choose_days(days))
+    checkpoints.pack_older(home)
 
 
 def check(file: NextFile, batch_ids: list[str] | None) -> None:

@@ -16,6 +16,7 @@ import duckdb
 
 from almanac.reading.attached_file import attach_published
 from almanac.reading.temporary_files import own_folder
+from warehouse.history.packed import Unpackable
 from warehouse.errors import DamagedBatch, LandingError, WarehouseError
 from warehouse.files.documents import hash_file
 from warehouse.files.locks import describe_holder, try_lock
@@ -253,6 +254,11 @@ def _check_checkpoints(home: Home, published: PublishedFile) -> Finding:
     notes: list[str] = []
     for day in days:
         path = checkpoints.checkpoint_path(home, day)
+        try:
+            checkpoints.restore(home, day)
+        except Unpackable as error:
+            wrong.append(f"{path.name} can't be read: {error}; remove it, and a merge uses an earlier one")
+            continue
         with _opened(home) as connection:
             why = find_damage(connection, path)
         if why is not None:
@@ -263,6 +269,7 @@ def _check_checkpoints(home: Home, published: PublishedFile) -> Finding:
             found, day, published.batches
         ):
             notes.append(f"{path.name} lacks batches of its day, so a merge uses an earlier one")
+    checkpoints.pack_older(home)
     return Finding("the checkpoints can be read", len(days), wrong, notes)
 
 
