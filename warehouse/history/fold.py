@@ -34,6 +34,8 @@ from warehouse.sql import Statements, parse
 
 END_OF_TIME = datetime(9999, 12, 31, tzinfo=UTC)
 _SQL = Statements(__package__, GROUPS)
+_FEW: Final = 10_000
+"""So many new events are written to a temporary table."""
 _SPANS: Final = "spans"
 """The key under which the file stores the watched spans."""
 _IMPACT_BITS: Final = {f"{name}_bit": BIT[name] for name in ("impact", "impact_band")}
@@ -137,6 +139,7 @@ class Fold:
         self.watched = WatchedSpans(saved.watched)
         self.cancellations_seen = saved.cancellations_seen
         self._saved = saved
+        self._first_kind: str | None = None
         self.separator = facts.get(SEPARATOR_FACT)
         """The separator of lists, as the first export with evidence showed it."""
 
@@ -255,7 +258,8 @@ class Fold:
         outcome.stale += verdicts.get("stale", 0)
         if verdicts.get("new"):
             self._run("find_creations")
-            self._run("find_first_versions")
+            kind = "TABLE" if verdicts["new"] <= _FEW else "VIEW"
+            self._run_as("find_first_versions", kind)
         if verdicts.get("differs"):
             self._run("find_differences", **_IMPACT_BITS)
             self._run("name_change_kinds")
@@ -439,6 +443,14 @@ class Fold:
 
     def _run(self, name: str, **values: Any) -> None:
         self.connection.execute(parse(_SQL[name]), values)
+
+    def _run_as(self, name: str, kind: str) -> None:
+        # The name may be of the other kind.
+        other = "VIEW" if kind == "TABLE" else "TABLE"
+        if self._first_kind not in (None, kind):
+            self.connection.execute(f"DROP {other} IF EXISTS first_versions")
+        self._first_kind = kind
+        self.connection.execute(parse(_SQL[name].replace("{kind}", kind)))
 
     def _run_on(self, rows: str, name: str, **values: Any) -> None:
         self.connection.execute(parse(_SQL[name].replace("{rows}", rows)), values)

@@ -394,7 +394,11 @@ def _show_state(file: NextFile, first_day: date) -> None:
     """Update the derived tables, and record the identity of the file's state."""
     with file.transaction():
         file.run("show_seen")
-        file.run("show_unknown")
+        known = file.rows("list_known")
+        if len(known) == 1:
+            file.run("show_unknown_of_all", unknown=known[0][1])
+        else:
+            file.run("show_unknown")
         file.run("note_first_look")
         file.run("forget_days", first_day=first_day)
         columns = ddl.column_list(CHANGES_COLUMNS)

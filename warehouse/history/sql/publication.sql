@@ -83,6 +83,16 @@ WHERE events.event_id = s.event_id
         OR row({each uncompared: events.@name}) IS DISTINCT FROM row({each uncompared: s.@name})
     );
 
+-- name: list_known
+-- The sets of fields that are known of any event, and the fields that are not. Grain: set.
+SELECT known, unknown_of(known) FROM (SELECT DISTINCT known FROM event_seen);
+
+-- name: show_unknown_of_all
+-- Show in the events which fields are not known, if it is the same of all. Grain: event.
+-- Run twice: the same. Parameters: $unknown.
+UPDATE events SET unknown_fields = $unknown::VARCHAR[]
+WHERE unknown_fields IS DISTINCT FROM $unknown::VARCHAR[];
+
 -- name: show_unknown
 -- Show in the events which fields are not known. Grain: event. Run twice: the same.
 UPDATE events SET unknown_fields = m.unknown_fields

@@ -29,8 +29,9 @@ WHERE (v.coins IS NULL OR list_has_any(v.coins, w.coins))
 -- name: find_first_versions
 -- First sightings. Grain: event. A waiting cancellation applies if it is not older; if the sighting
 -- itself is cancelled, only if it is newer.
--- A view, so that a million wide rows are not written twice.
-CREATE OR REPLACE TEMP VIEW first_versions AS
+-- A view, so that a million wide rows are not written twice; a table if they are few, since each use
+-- of a view plans its joins again. Placeholders: kind.
+CREATE OR REPLACE TEMP {kind} first_versions AS
 SELECT
     *,
     list_concat([if(is_created, 'created', 'revealed')],
@@ -223,7 +224,7 @@ UPDATE event_seen SET
     row_md5 = w.row_md5
 FROM incoming AS w
 JOIN classified AS j ON j.event_id = w.event_id AND j.verdict IN ('same', 'differs')
-WHERE event_seen.event_id = w.event_id;
+WHERE event_seen.rowid = j.seen_row;
 
 -- name: end_absences
 -- Missing events that were seen again are no longer missing. Grain: event. Run twice: the same.
