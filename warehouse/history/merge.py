@@ -52,6 +52,8 @@ from warehouse.schema import ddl
 from warehouse.schema.columns import CONTENT_NAMED
 from warehouse.schema.tables import TABLES
 
+_INDEXED: Final = 500_000
+"""From so many versions on, an index finds those of an event; fewer are read as quickly."""
 _log = logging.getLogger(__name__)
 ABANDONED_S = 3600.0
 """Unfinished files in landing or state, where other processes write too, are removed after this."""
@@ -270,8 +272,9 @@ def _publish_next(
         _complete(home, plan, file, monotonic() - began)
         report.refolded = _continue_feed(home, plan, file, report.days)
         report.lost = _find_lost(plan, report.quarantined)
-        file.run("make_index")
         report.rows = dict(file.connection.execute(ddl.count_rows(TABLES)).fetchall())
+        if report.rows["event_versions"] >= _INDEXED:
+            file.run("make_index")
         check(file, None if plan.base is None else [each.batch_id for each in plan.manifests])
         step("merge:checked")
         file.publish()
