@@ -7,6 +7,7 @@ seven observed days and the first day of each month have a checkpoint.
 """
 
 import logging
+import mmap
 import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -115,9 +116,18 @@ def pack_older(home: Home) -> None:
         if not path.is_file():
             continue
         name = None if day in firsts else after.isoformat()
-        base = b"" if name is None else _content(home, after)
-        home.checkpoints.put(_packed_name(day), packed.pack(path.read_bytes(), name, base))
+        base: bytes | mmap.mmap = b"" if name is None else _mapped(home, after)
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data:
+            home.checkpoints.put(_packed_name(day), packed.pack(data, name, base))
         home.checkpoints.remove(_name(day))
+
+
+def _mapped(home: Home, day: date) -> "bytes | mmap.mmap":
+    path = checkpoint_path(home, day)
+    if not path.is_file():
+        return _content(home, day)
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
 
 
 def _content(home: Home, day: date) -> bytes:

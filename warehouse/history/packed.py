@@ -31,7 +31,7 @@ class Unpackable(Exception):
     """A packed file, or the file that it follows, is damaged or was made again."""
 
 
-def pack(data: bytes, after: str | None, base: bytes) -> bytes:
+def pack(data: Any, after: str | None, base: Any) -> bytes:
     """Return a file packed; `base` is the content of the file `after`."""
     import numpy as np
 
@@ -47,7 +47,9 @@ def pack(data: bytes, after: str | None, base: bytes) -> bytes:
     compressor = zstandard.ZstdCompressor(level=_LEVEL).compressobj()
     parts = [msgspec.json.encode(head) + b"\n", places.tobytes()]
     parts += [mine[places].tobytes(), data[count * _PAGE :]]
-    return b"".join([*map(compressor.compress, parts), compressor.flush()])
+    packed = [*map(compressor.compress, parts), compressor.flush()]
+    del mine, other  # They hold the mapped files open.
+    return b"".join(packed)
 
 
 def read_head(path: Path) -> tuple[Head, bytes]:

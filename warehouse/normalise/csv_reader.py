@@ -45,6 +45,7 @@ _NAME_CHARS: Final = 200
 """The most category names with a separator in them that are kept whole."""
 _CELLS_MAX: Final = 100_000
 """The most distinct cells searched for the separator if DuckDB can't read the file."""
+_FIRST_CELLS: Final = 5_000
 _OTHER_TEXTS: Final = ("observed_text", "content_text", "cancelled_text")
 
 Values = dict[str, Any]
@@ -315,7 +316,14 @@ class _CsvExport:
         return None if cells is None or cells.num_rows != len(places) else cells
 
     def _find_separator(self, cells: "pa.Table") -> str | None:
-        """Return the separator that splits most cells into known elements."""
+        """Return the separator that splits most cells into known elements.
+
+        The first cells are enough if they show one.
+        """
+        if cells.num_rows > _FIRST_CELLS:
+            found = self._find_separator(cells.slice(0, _FIRST_CELLS))
+            if found is not None:
+                return found
         connection = self.tables.connection
         values = {
             "names": sorted(self.known.names),
