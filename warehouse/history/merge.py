@@ -52,6 +52,8 @@ from warehouse.schema import ddl
 from warehouse.schema.columns import CONTENT_NAMED
 from warehouse.schema.tables import TABLES
 
+_OF_ONE_THREAD: Final = 64 << 20
+"""Bytes of the batches, and of the file, up to which a merge uses one thread."""
 _INDEXED: Final = 500_000
 """From so many versions on, an index finds those of an event; fewer are read as quickly."""
 _log = logging.getLogger(__name__)
@@ -192,6 +194,11 @@ def _merge(
         repair_landing(home.landing, released)
         restore_intact_batches(home.landing)
     plan = plan_merge(home, published, refold_from=refold_from, is_rebuild=is_rebuild)
+    arriving = sum(manifest.bytes for manifest in plan.manifests)
+    size = home.warehouse.stat().st_size if home.warehouse.is_file() else 0
+    if home.limits.threads is None and max(arriving, size) <= _OF_ONE_THREAD:
+        # More threads take no less time, but more memory.
+        connection.execute("SET threads = 1")
     report = MergeReport(rebuilt=plan.why_rebuilt, damaged=plan.damaged)
     failed: dict[str, str] = {}
     while plan.is_needed and not report.is_published:
