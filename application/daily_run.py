@@ -5,7 +5,7 @@ day.
 application/cli/run_command.py shows the summary.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
@@ -35,6 +35,7 @@ Kind = Literal["day", "poll"]
 _DAY_AT: Final = time(6, tzinfo=UTC)
 _POLLS_AT: Final = (time(12, tzinfo=UTC), time(18, tzinfo=UTC))
 _POLLED: Final[tuple[Feed, ...]] = ("events", "cancellations")
+DAILY_FEEDS: Final[tuple[Feed, ...]] = ("export", "events", "cancellations", "categories", "coins")
 # Dagster's log lines would disturb the progress bar; the UI shows them.
 _QUIET: Final = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 _INTERRUPTS: Final = (dg.DagsterExecutionInterruptedError.__name__, KeyboardInterrupt.__name__)
@@ -125,21 +126,25 @@ def run_days(
     """
     home, summary = locate_home(settings), RunSummary()
     known = set(home.landing.batch_ids())
-    whole = _job(settings, service, first_day=min(instant.at for instant in instants).date())
-    of_days = _without_tables(whole) if len(instants) > 1 else whole
+    job = _job(settings, service, first_day=min(instant.at for instant in instants).date())
+    first = service.today() if len(instants) == 1 else None
     for number, instant in enumerate(instants):
         on_instant(number, instant)
         if service.sandbox is not None:
             service.sandbox.set_clock(instant.at)
         if instant.kind == "poll":
-            _poll(service, summary)
+            _pull_feeds(_POLLED, service, summary)
         else:
             if number:
                 service.request_usage()
-            # Nobody looks at the tables between the days of a run, so they are recorded at the end.
-            job = whole if number == len(instants) - 1 else of_days
+            first = first or service.today()
+            if number < len(instants) - 1:
+                # Nobody looks at the warehouse between the days of a run: the last run merges them.
+                _pull_feeds(DAILY_FEEDS, service, summary)
+                summary.instants += 1
+                continue
             try:
-                run_day(job, service.today(), instance, summary)
+                run_days_of_job(job, first, service.today(), instance, summary)
             except RunFailed as error:
                 # Only from landing: the warehouse may be unreadable.
                 error.problems = list_new_problems(home, known, records=())
@@ -161,19 +166,11 @@ def _job(settings: Settings, service: OpenedSession, *, first_day: date) -> dg.J
     return definitions.resolve_job_def(layout.name(DAILY))
 
 
-def _without_tables(job: dg.JobDefinition) -> dg.JobDefinition:
-    """Return the daily job with the assets of a day alone: the published tables have no days."""
-    layer = job.asset_layer
-    return job.get_subset(
-        asset_selection={
-            key for key in layer.executable_asset_keys if layer.get(key).partitions_def is not None
-        }
-    )
-
-
-def _poll(service: OpenedSession, summary: RunSummary) -> None:
-    """Pull the feeds that change within a day. The next daily job merges them."""
-    for feed in _POLLED:
+def _pull_feeds(
+    feeds: Iterable[Feed], service: OpenedSession, summary: RunSummary
+) -> None:
+    """Pull some feeds. The daily job at the end merges them."""
+    for feed in feeds:
         pulled = pull(feed, service)
         name = f"{service.now():%Y-%m-%d} {feed}"
         if pulled.why_nothing:
@@ -182,10 +179,14 @@ def _poll(service: OpenedSession, summary: RunSummary) -> None:
             summary.deferred_pulls.append(name)
 
 
-def run_day(
-    job: dg.JobDefinition, day: date, instance: dg.DagsterInstance, summary: RunSummary
+def run_days_of_job(
+    job: dg.JobDefinition,
+    first: date,
+    day: date,
+    instance: dg.DagsterInstance,
+    summary: RunSummary,
 ) -> None:
-    """Run the job of one day in this process, and add its result to `summary`.
+    """Run the job of the days from the first on in this process, and add its result to `summary`.
 
     Raises:
         RunFailed: a step failed, or the day is not a partition.
@@ -202,12 +203,16 @@ def run_day(
         result = job.execute_in_process(
             run_id=run_id,
             instance=instance,
-            partition_key=day.isoformat(),
+            partition_key=day.isoformat() if first == day else None,
             raise_on_error=False,
             run_config=_QUIET,
             # From its first record on: the process, so that a run killed at any moment is known to
             # be dead, and the label by which the UI finds the runs of a job.
-            tags={**process_tags(run_id), ".dagster/repository": "__repository__@almanac"},
+            tags={
+                **process_tags(run_id),
+                ".dagster/repository": "__repository__@almanac",
+                **({} if first == day else _range_tags(first, day)),
+            },
         )
     except dg.DagsterExecutionInterruptedError as error:
         _record_interrupt(instance, run_id)
@@ -222,7 +227,14 @@ def run_day(
             _note_outcome(summary, day, event)
     if not result.success:
         raise RunFailed(f"the run of {day} failed; `almanac ui` shows why")
-    summary.days.append(day)
+    summary.days += [first + timedelta(days=number) for number in range((day - first).days + 1)]
+
+
+def _range_tags(first: date, last: date) -> dict[str, str]:
+    return {
+        "dagster/asset_partition_range_start": first.isoformat(),
+        "dagster/asset_partition_range_end": last.isoformat(),
+    }
 
 
 def _record_interrupt(instance: dg.DagsterInstance, run_id: str) -> None:
