@@ -4,11 +4,11 @@ A cursor has the key of the last row sent, so rows that are added or removed bet
 shift a page.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from email.utils import format_datetime
-from itertools import islice
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -26,7 +26,7 @@ from catalog.contract.parameters import (
 )
 from catalog.contract.plans import ELITE, Plan, day_start, find_plan_window, find_upcoming_window
 from catalog.contract.records import Cancellation, Page, PaginationMeta, Record
-from catalog.server.catalog_store import StoredEvent, coin_key, date_key, impact_key
+from catalog.server.catalog_store import coin_key, date_key, impact_key
 from catalog.server.cursors import read_cursor, write_cursor
 from catalog.server.gating import (
     CatalogView,
@@ -41,7 +41,6 @@ from catalog.server.responses import VARY, is_not_modified, json_response, make_
 
 RowT = TypeVar("RowT", bound=Record)
 KeyT = TypeVar("KeyT")
-_ROWS_A_CHUNK: Final = 250
 
 
 def read_query_string(request: Request) -> str:
@@ -176,14 +175,8 @@ def get_export(request: Request) -> Response:
         return Response(status_code=304, headers=headers)
     if request.method == "HEAD":
         return Response(media_type="text/csv", headers=headers)
-    rows = _csv_chunks(store.iter_events(query), plan)
+    rows = chain([records.HEADER], store.iter_csv(query, plan))
     return StreamingResponse(rows, media_type="text/csv", headers=headers)
-
-
-def _csv_chunks(events: Iterator[StoredEvent], plan: Plan) -> Iterator[bytes]:
-    yield records.HEADER
-    while rows := list(islice(events, _ROWS_A_CHUNK)):
-        yield records.encode_rows(project_event(event, plan) for event in rows)
 
 
 def find_snapshot_time(now: datetime, plan: Plan) -> datetime:

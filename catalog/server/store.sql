@@ -105,6 +105,32 @@ FROM {shown}
 WHERE {filters}
 ORDER BY {order}
 
+-- name: make_csv_text
+-- Grain: a macro of one value, a field of RFC 4180. Once per store.
+CREATE OR REPLACE MACRO csv_text(value) AS
+    CASE
+        WHEN contains(value, ',') OR contains(value, '"') OR contains(value, chr(10))
+            OR contains(value, chr(13)) THEN concat('"', replace(value, '"', '""'), '"')
+        ELSE coalesce(value, '')
+    END
+
+-- name: make_csv_time
+-- Grain: a macro of one value, a time in whole seconds. Once per store.
+CREATE OR REPLACE MACRO csv_time(value) AS
+    CASE
+        WHEN value BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 23:59:59+00' THEN
+            concat(replace(left(make_timestamp(epoch_us(value))::VARCHAR, 19), ' ', 'T'), 'Z')
+        ELSE ''
+    END
+
+-- name: list_csv
+-- Grain: one row per matching event, as a record of the export, in the order of the list. Each field
+-- that the plan hides is empty in {cells}.
+SELECT concat(concat_ws(',', {cells}), chr(13), chr(10))
+FROM {shown}
+WHERE {filters}
+ORDER BY {order}
+
 -- name: version_columns
 -- The fields of StoredVersion in their order, but `is_first_major` and `event`.
 seq, event_id, version, epoch_us(known_from), epoch_us(known_to), status, epoch(cancelled_at),
