@@ -3,6 +3,7 @@
 `/sandbox/…` is for programs on this machine. The log is for tests that count requests.
 """
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -52,6 +53,7 @@ class SandboxClock:
         self._lock = Lock()
         self._shift = timedelta(0)
         self._fixed_at = None if start is None else check_time(start)
+        self._skipped = timedelta(0)
 
     @property
     def running(self) -> bool:
@@ -64,6 +66,7 @@ class SandboxClock:
     def set(self, instant: datetime) -> None:
         """Stand at a time until advanced or run."""
         with self._lock:
+            self._skipped += max(check_time(instant) - self._now(), timedelta(0))
             self._fixed_at = check_time(instant)
 
     def advance(self, by: timedelta) -> datetime:
@@ -71,8 +74,14 @@ class SandboxClock:
         with self._lock:
             moved = check_time(self._now() + by)
             self._shift += by
+            self._skipped += max(by, timedelta(0))
             self._fixed_at = None if self._fixed_at is None else moved
             return moved
+
+    def monotonic_ns(self) -> int:
+        """Return the machine's monotonic time plus all time that was skipped, so that the request
+        rate recovers in it."""
+        return time.monotonic_ns() + self._skipped // timedelta(microseconds=1) * 1_000
 
     def run(self) -> None:
         """Run with the wall clock from the current time."""

@@ -264,6 +264,7 @@ class Sandbox:
                 keys=KeyRing(book=folder.key_book(), fixed=_fixed_grants(self._fixed_interval_s)),
                 usage=UsageBook(folder.usage_file()),
                 now=self.clock.now,
+                monotonic_ns=self.clock.monotonic_ns,
                 options=self._options,
                 background=(self._sender.run,),
                 around=(
