@@ -10,10 +10,11 @@ from typing import Any
 from msgspec.structs import replace
 from starlette.testclient import TestClient
 
-from catalog.contract.plans import PLANS, Window
-from catalog.contract.records import Cancellation, Category, EventCoin
+from catalog.contract.plans import PLANS, Plan, Window
+from catalog.contract.records import Cancellation, Category, EventCoin, encode_rows
 from catalog.server.accounts import Grant, KeyRing, UsageBook, key_digest
 from catalog.server.app import ServerOptions, ServerParts, build_app
+from catalog.server.gating import project_event
 from catalog.server.catalog_store import (
     CoinQuery,
     EventQuery,
@@ -101,6 +102,9 @@ class BareStore:
     def events(self, query: EventQuery, *, after: object, limit: int) -> StorePage[StoredEvent]:
         self._record(query)
         return StorePage(self._events[:limit], len(self._events) > limit, len(self._events))
+
+    def iter_csv(self, query: EventQuery, plan: Plan) -> Iterator[bytes]:
+        yield encode_rows(project_event(event, plan) for event in self.iter_events(query))
 
     def iter_events(self, query: EventQuery) -> Iterator[StoredEvent]:
         self._record(query)
