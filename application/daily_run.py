@@ -166,9 +166,7 @@ def _job(settings: Settings, service: OpenedSession, *, first_day: date) -> dg.J
     return definitions.resolve_job_def(layout.name(DAILY))
 
 
-def _pull_feeds(
-    feeds: Iterable[Feed], service: OpenedSession, summary: RunSummary
-) -> None:
+def _pull_feeds(feeds: Iterable[Feed], service: OpenedSession, summary: RunSummary) -> None:
     """Pull some feeds. The daily job at the end merges them."""
     for feed in feeds:
         pulled = pull(feed, service)

@@ -142,7 +142,9 @@ class SqlStore:
             return StorePage((), more=False, total=0)
         if (whole := self._kept(query)) is not None:
             key = impact_key if query.order == "impact_desc" else date_key
-            return _page_of(whole, 0 if after is None else bisect_right(whole, after, key=key), limit)
+            return _page_of(
+                whole, 0 if after is None else bisect_right(whole, after, key=key), limit
+            )
         values, parts = self._filters(query)
         if after is not None:
             *score, values["date"], values["event_id"] = after
@@ -203,7 +205,9 @@ class SqlStore:
         self, query: CoinQuery, *, after: CoinKey | None, limit: int
     ) -> StorePage[StoredCoin]:
         if (whole := self._kept(query)) is not None:
-            return _page_of(whole, 0 if after is None else bisect_right(whole, after, key=coin_key), limit)
+            return _page_of(
+                whole, 0 if after is None else bisect_right(whole, after, key=coin_key), limit
+            )
         ranks = self._ranks(query.ts)
         found = sorted(
             (UNRANKED if rank is None else rank, slug)

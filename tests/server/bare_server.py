@@ -14,7 +14,6 @@ from catalog.contract.plans import PLANS, Plan, Window
 from catalog.contract.records import Cancellation, Category, EventCoin, encode_rows
 from catalog.server.accounts import Grant, KeyRing, UsageBook, key_digest
 from catalog.server.app import ServerOptions, ServerParts, build_app
-from catalog.server.gating import project_event
 from catalog.server.catalog_store import (
     CoinQuery,
     EventQuery,
@@ -23,6 +22,7 @@ from catalog.server.catalog_store import (
     StoredVersion,
     StorePage,
 )
+from catalog.server.gating import project_event
 
 NOW = datetime(2026, 6, 15, 10, 0, tzinfo=UTC)
 

@@ -315,9 +315,7 @@ def _write_partitions(
 ) -> int:
     """Write the partitions. Raises WarehouseError: the published file is damaged."""
     try:
-        return write_partitions(
-            home, with_months=with_months, anew=anew, connection=connection
-        )
+        return write_partitions(home, with_months=with_months, anew=anew, connection=connection)
     except duckdb.Error:
         if why := _find_damage(home, home.warehouse):
             raise unreadable_file(home.warehouse, why) from None

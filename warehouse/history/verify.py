@@ -16,12 +16,12 @@ import duckdb
 
 from almanac.reading.attached_file import attach_published
 from almanac.reading.temporary_files import own_folder
-from warehouse.history.packed import Unpackable
 from warehouse.errors import DamagedBatch, LandingError, WarehouseError
 from warehouse.files.documents import hash_file
 from warehouse.files.locks import describe_holder, try_lock
 from warehouse.history import checkpoints
 from warehouse.history.merge import rebuild
+from warehouse.history.packed import Unpackable
 from warehouse.history.partitions import (
     CHANGES,
     CHANGES_COLUMNS,
@@ -257,7 +257,9 @@ def _check_checkpoints(home: Home, published: PublishedFile) -> Finding:
         try:
             checkpoints.restore(home, day)
         except Unpackable as error:
-            wrong.append(f"{path.name} can't be read: {error}; remove it, and a merge uses an earlier one")
+            wrong.append(
+                f"{path.name} can't be read: {error}; remove it, and a merge uses an earlier one"
+            )
             continue
         with _opened(home) as connection:
             why = find_damage(connection, path)

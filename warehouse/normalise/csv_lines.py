@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_LF, _CR, _QUOTE = b"\n\r\""
+_LF, _CR, _QUOTE = b'\n\r"'
 LARGE: Final = 1 << 28
 """Bytes of a file that is read in another way, since its lines would fill the memory."""
 
