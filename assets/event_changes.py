@@ -132,7 +132,7 @@ def check_days(home: Home, days: Collection[date]) -> DayResults:
 def _check_day(
     home: Home, connection: duckdb.DuckDBPyConnection, day: date
 ) -> Sequence[dg.AssetCheckResult]:
-    path = home.parquet.path(partition_name(CHANGES, day.isoformat()))
+    path = home.parquet.path(partition_name(day.isoformat()))
     rows = different = others = 0
     if path.exists():  # Days without a new version have none.
         facts = {"file": literal(path), "day": day}
@@ -235,7 +235,7 @@ def fold(home: Home, days: list[date], *, today: date) -> MergeReport:
         )
     past = [day for day in days if day < today]
     if not past:
-        return merge(home, with_months=False)
+        return merge(home, with_events=False)
     landed = [day for day in past if home.landing.batch_ids(day=day)]
     if not landed:
         raise WarehouseError(
@@ -243,4 +243,4 @@ def fold(home: Home, days: list[date], *, today: date) -> MergeReport:
             + (f" and {len(past) - 1} more of these days" if len(past) > 1 else "")
             + ", so there is nothing to refold. The warehouse was not changed."
         )
-    return merge(home, with_months=False, refold_from=landed[0])
+    return merge(home, with_events=False, refold_from=landed[0])

@@ -120,7 +120,7 @@ def test_duckdb_is_opened_in_one_way() -> None:
 
 def test_the_files_of_a_home_are_named_in_one_place() -> None:
     for named, module in (
-        (r"(observed_date|event_month)=|(changes|events)\.parquet", "warehouse.history.partitions"),
+        (r"observed_date=|(changes|events)\.parquet", "warehouse.history.partitions"),
         (r'root / "(checkpoints|parquet|warehouse\.duckdb)', "warehouse.home"),
     ):
         naming = {module_of(path) for path in sources() if re.search(named, path.read_text())}

@@ -1,8 +1,8 @@
 """Keeps history in one DuckDB file: copy the published file, fold the export, rename.
 
 It has no rules beyond the comparison of rows: the cost of the storage alone. With `--also` it also
-writes what Almanac keeps beside the file: the bytes of the export, the current events by month, and
-the new versions by day, as Parquet.
+writes what Almanac keeps beside the file: the bytes of the export, the current events, and the new
+versions by day, as Parquet.
 """
 
 import argparse
@@ -40,8 +40,8 @@ INSERT INTO event_seen SELECT event_id, digest, getvariable('known_at') FROM beg
 COMMIT;
 """
 _PARQUET = """
-COPY (SELECT *, strftime(date, '%Y-%m') AS event_month FROM event_versions WHERE known_to IS NULL)
-TO '{folder}/events' (FORMAT parquet, COMPRESSION zstd, PARTITION_BY (event_month), OVERWRITE);
+COPY (FROM event_versions WHERE known_to IS NULL)
+TO '{folder}/events.parquet' (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1);
 COPY begun TO '{folder}/{day}.parquet' (FORMAT parquet, COMPRESSION zstd);
 """
 

@@ -37,7 +37,7 @@ from resources.service_clock import ServiceClock, read_deprecation, read_http_da
 from resources.session import plan_lacks
 from warehouse.files.documents import read_note
 from warehouse.files.locks import is_held, read_holder
-from warehouse.history.partitions import CHANGES, partition_name, read_record
+from warehouse.history.partitions import partition_name, read_record
 from warehouse.history.warehouse_file import (
     SEPARATOR_FACT,
     PublishedFile,
@@ -434,9 +434,9 @@ def read_facts(settings: Settings, home: Home, now: datetime) -> Health:
 
 def find_outdated(home: Home, published: PublishedFile) -> list[str]:
     """Return which Parquet files lack the last publication."""
-    record, found = read_record(home.parquet).get(CHANGES, {}), []
+    record, found = read_record(home.parquet), []
     for day, content in published.days.items():
-        name, written = partition_name(CHANGES, f"{day}"), record.get(f"{day}")
+        name, written = partition_name(f"{day}"), record.get(f"{day}")
         is_written = written is not None and written.content == content
         if not content.startswith("0-") and not (is_written and home.parquet.exists(name)):
             found.append(f"parquet/{name}")

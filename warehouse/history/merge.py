@@ -134,14 +134,14 @@ def merge(
     *,
     step: Step = lambda _: None,
     clock: Callable[[], float] = monotonic,
-    with_months: bool = True,
+    with_events: bool = True,
     refold_from: date | None = None,
 ) -> MergeReport:
     """Fold the landed batches that are not merged, and publish. Waits for the lock.
 
-    `refold_from` refolds that day and all later days. `with_months` also writes the Parquet files
-    of the event months that changed. A batch that is damaged in landing and never took effect is
-    set aside and listed in the report.
+    `refold_from` refolds that day and all later days. `with_events` also writes the Parquet file
+    of the events. A batch that is damaged in landing and never took effect is set aside and listed
+    in the report.
 
     Raises:
         DamagedBatch: a batch that took effect must be refolded, and is damaged.
@@ -150,7 +150,7 @@ def merge(
     """
     began = clock()
     with home.merge_lock() as waited:
-        report = _merge(home, step, refold_from=refold_from, with_months=with_months)
+        report = _merge(home, step, refold_from=refold_from, with_events=with_events)
     report.waited, report.seconds = waited, clock() - began
     return report
 
@@ -179,7 +179,7 @@ def _merge(
     step: Step,
     *,
     refold_from: date | None = None,
-    with_months: bool = True,
+    with_events: bool = True,
     is_rebuild: bool = False,
     with_repair: bool = False,
 ) -> MergeReport:
@@ -218,7 +218,7 @@ def _merge(
         _keep_checkpoints(home, plan, report.days, is_rebuild=is_rebuild)
         report.bytes = home.warehouse.stat().st_size
         report.partitions = _write_partitions(
-            home, with_months=with_months, anew=is_rebuild, connection=connection
+            home, with_events=with_events, anew=is_rebuild, connection=connection
         )
         step("merge:partitions_written")
     merged = {*plan.merged, *(outcome.manifest.batch_id for outcome in report.outcomes)}
@@ -309,13 +309,13 @@ def _find_damage(home: Home, path: Path) -> str | None:
 def _write_partitions(
     home: Home,
     *,
-    with_months: bool,
+    with_events: bool,
     anew: bool,
     connection: duckdb.DuckDBPyConnection | None,
 ) -> int:
     """Write the partitions. Raises WarehouseError: the published file is damaged."""
     try:
-        return write_partitions(home, with_months=with_months, anew=anew, connection=connection)
+        return write_partitions(home, with_events=with_events, anew=anew, connection=connection)
     except duckdb.Error:
         if why := _find_damage(home, home.warehouse):
             raise unreadable_file(home.warehouse, why) from None

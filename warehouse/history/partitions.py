@@ -1,11 +1,11 @@
-"""Parquet files by date, for engines that read Parquet: derived from the published file.
+"""Parquet files, for engines that read Parquet: derived from the published file.
 
     parquet/event_changes/observed_date=YYYY-MM-DD/changes.parquet    versions that became known
-    parquet/events/event_year=YYYY/events.parquet                     the events as now known
+    parquet/events/events.parquet                                     the events as now known
     parquet/partitions.json                                           what was written
 
-Each file is written beside its place and renamed. A partition is written if its content in the
-published file differs from the recorded one, so a merge repairs what a killed one left.
+Each file is written beside its place and renamed. It is written if its content in the published
+file differs from the recorded one, so a merge repairs what a killed one left.
 """
 
 from contextlib import closing
@@ -20,7 +20,6 @@ from warehouse.files.documents import hash_file
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 from warehouse.merge_progress import report_progress
-from warehouse.schema import ddl
 from warehouse.schema.columns import AS_OF, GROUPS
 from warehouse.schema.tables import EVENT_VERSIONS
 from warehouse.sql import Statements
@@ -29,11 +28,8 @@ _SQL = Statements(__package__, GROUPS)
 CHANGES: Final = "event_changes"
 EVENTS: Final = "events"
 RECORD: Final = "partitions.json"
-_FILES: Final = {CHANGES: "changes.parquet", EVENTS: "events.parquet"}
-_KEYS: Final = {CHANGES: "observed_date", EVENTS: "event_year"}
-_CONTENTS: Final = {CHANGES: "list_days_as_text", EVENTS: "list_months"}
 _TOGETHER: Final = 64
-"""Partitions that one statement writes: DuckDB keeps a file open for each, at most 100."""
+"""Days that one statement writes: DuckDB keeps a file open for each, at most 100."""
 CHANGES_COLUMNS: Final = tuple(
     name for name in EVENT_VERSIONS.names if name not in ("known_to", "published_seq")
 )
@@ -42,103 +38,100 @@ EVENTS_COLUMNS: Final = tuple(column.name for column in AS_OF)
 
 
 class Partition(msgspec.Struct, frozen=True):
-    """A text that identifies the rows of a partition, and the hash of its file."""
+    """A text that identifies the rows of a file, and the hash of its bytes."""
 
     content: str
     sha256: str
 
 
-Partitions = dict[str, dict[str, Partition]]
-"""The partitions that were written, by kind and key."""
+Partitions = dict[str, Partition]
+"""Files by key: the day of their changes, or `events`."""
 
 
-def partition_name(kind: str, key: str) -> str:
-    return f"{kind}/{_KEYS[kind]}={key}/{_FILES[kind]}"
+def partition_name(key: str) -> str:
+    if key == EVENTS:
+        return f"{EVENTS}/events.parquet"
+    return f"{CHANGES}/observed_date={key}/changes.parquet"
 
 
 def read_record(parquet: Storage) -> Partitions:
-    """Return the partitions that were written; nothing if the record can't be read."""
+    """Return the files that were written; nothing if the record can't be read."""
     try:
         return msgspec.json.decode(parquet.read(RECORD), type=Partitions)
     except (OSError, ValueError):
         return {}
 
 
-def list_contents(connection: duckdb.DuckDBPyConnection, kind: str) -> dict[str, str]:
-    """Return the content of each partition in the file attached as `warehouse`, by its key."""
-    text = _SQL[_CONTENTS[kind]].replace("{columns}", ddl.column_list(EVENTS_COLUMNS))
-    return dict(connection.execute(text).fetchall())
+def list_contents(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """Return the content of each file, by key; the published file is attached as `warehouse`."""
+    return dict(connection.execute(_SQL["list_contents"]).fetchall())
 
 
-def has_written_bytes(parquet: Storage, kind: str, key: str, partition: Partition) -> bool:
-    """Whether the file of a partition is as it was written."""
-    path = parquet.path(partition_name(kind, key))
+def has_written_bytes(parquet: Storage, key: str, partition: Partition) -> bool:
+    """Whether a file is as it was written."""
+    path = parquet.path(partition_name(key))
     return path.is_file() and hash_file(path) == partition.sha256
 
 
 def write_partitions(
     home: Home,
     *,
-    with_months: bool,
+    with_events: bool,
     anew: bool,
     connection: duckdb.DuckDBPyConnection | None = None,
 ) -> int:
-    """Write the partitions whose content changed, and remove those without a row; return how many.
+    """Write the files whose content changed, and remove days without a version; return how many.
 
-    `with_months` also compares the events by month. `anew` writes all files.
+    Without `with_events`, the file of the events stays as it is. `anew` writes all files.
     """
     parquet = home.parquet
     recorded = read_record(parquet)
-    record = {kind: {} if anew else recorded.get(kind, {}) for kind in _KEYS}
-    count = 0
     with closing(connection or home.connect()) as connection:
         attach_published(connection, home.warehouse, "warehouse")
         connection.execute("USE warehouse")
-        for kind in (CHANGES, EVENTS) if with_months else (CHANGES,):
-            contents = list_contents(connection, kind)
-            kept = {
-                key: partition
-                for key, partition in record[kind].items()
-                if contents.get(key) == partition.content
-            }
-            changed = [key for key in contents if key not in kept]
-            hashes = _write_files(connection, parquet, kind, changed)
-            gone = _existing(parquet, kind) - contents.keys()
-            for key in gone:
-                parquet.remove_folder(f"{kind}/{_KEYS[kind]}={key}")
-            record[kind] = kept | {key: Partition(contents[key], hashes[key]) for key in changed}
-            count += len(changed) + len(gone)
+        contents = list_contents(connection)
+        skipped = set() if with_events else {EVENTS}
+        record = {
+            key: partition
+            for key, partition in recorded.items()
+            if key in skipped or (not anew and contents.get(key) == partition.content)
+        }
+        changed = contents.keys() - record.keys() - skipped
+        hashes = _write_changes(connection, parquet, sorted(changed - {EVENTS}))
+        if EVENTS in changed:
+            with parquet.writing(partition_name(EVENTS)) as file:
+                connection.execute(_SQL["write_events"], {"file": str(file)})
+                hashes[EVENTS] = hash_file(file)
+    folders = {str(Path(partition_name(key)).parent) for key in contents}
+    gone = {f"{kind}/{name}" for kind in (CHANGES, EVENTS) for name in parquet.folders(kind)}
+    for folder in gone - folders:
+        parquet.remove_folder(folder)
+    record |= {key: Partition(contents[key], hashes[key]) for key in changed}
     if record != recorded:
         parquet.put(RECORD, msgspec.json.encode(record))
-    return count
+    return len(changed) + len(gone - folders)
 
 
-def _existing(parquet: Storage, kind: str) -> set[str]:
-    folders = parquet.folders(kind)
-    return {folder.partition("=")[2] for folder in folders if folder.startswith(_KEYS[kind])}
-
-
-def _write_files(
-    connection: duckdb.DuckDBPyConnection, parquet: Storage, kind: str, keys: list[str]
+def _write_changes(
+    connection: duckdb.DuckDBPyConnection, parquet: Storage, days: list[str]
 ) -> dict[str, str]:
-    """Write some partitions of a kind: many with one statement, each renamed into its place.
+    """Write the changes of some days: many with one statement, each file renamed into its place.
 
     Returns the hashes of the files.
     """
     hashes: dict[str, str] = {}
-    for start in range(0, len(keys), _TOGETHER):
-        report_progress("write partitions", start, len(keys))
+    for start in range(0, len(days), _TOGETHER):
+        report_progress("write partitions", start, len(days))
         with parquet.staging() as folder:
-            values = {"folder": str(folder), "keys": keys[start : start + _TOGETHER]}
-            connection.execute(_SQL[f"write_{kind}"], values)
+            values = {"folder": str(folder), "days": days[start : start + _TOGETHER]}
+            connection.execute(_SQL["write_event_changes"], values)
             for file in folder.glob("*/*.parquet"):
-                key = file.parent.name.partition("=")[2]
-                hashes[key] = hash_file(file)
-                parquet.adopt(file, partition_name(kind, key))
+                day = file.parent.name.partition("=")[2]
+                hashes[day] = hash_file(file)
+                parquet.adopt(file, partition_name(day))
     return hashes
 
 
 def list_files(home: Home, kind: str) -> list[Path]:
-    parquet = home.parquet
-    names = (partition_name(kind, key) for key in sorted(_existing(parquet, kind)))
-    return [parquet.path(name) for name in names if parquet.exists(name)]
+    """Return the files of `event_changes` or `events`."""
+    return sorted(home.parquet.path(kind).rglob("*.parquet"))

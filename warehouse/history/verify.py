@@ -211,21 +211,20 @@ def _check_invariants(connection: duckdb.DuckDBPyConnection) -> Finding:
 
 def _check_partitions(home: Home, connection: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
     """Compare the Parquet files with what was written, and with the tables row by row."""
-    record = read_record(home.parquet)
-    for kind, columns, name in (
-        (CHANGES, CHANGES_COLUMNS, "compare_changes"),
-        (EVENTS, EVENTS_COLUMNS, "compare_months"),
+    record, contents = read_record(home.parquet), list_contents(connection)
+    for kind, table, columns in (
+        (CHANGES, "event_versions", CHANGES_COLUMNS),
+        (EVENTS, "events", EVENTS_COLUMNS),
     ):
         files = [literal(path) for path in list_files(home, kind)]
         check = f"parquet/{kind} matches the warehouse"
-        written = record.get(kind, {})
+        keys = {key for key in {*record, *contents} if (key == EVENTS) == (kind == EVENTS)}
         wrong = [
-            f"parquet/{partition_name(kind, key)} has other bytes than were written; {_REBUILD}"
-            for key, partition in sorted(written.items())
-            if not has_written_bytes(home.parquet, kind, key, partition)
+            f"parquet/{partition_name(key)} has other bytes than were written; {_REBUILD}"
+            for key in sorted(keys & record.keys())
+            if not has_written_bytes(home.parquet, key, record[key])
         ]
-        contents = {key: partition.content for key, partition in written.items()}
-        if contents != list_contents(connection, kind):
+        if any(key not in record or record[key].content != contents.get(key) for key in keys):
             notes = ["the next `almanac merge` writes the partitions that changed since"]
             yield Finding(check, len(files), wrong, notes)
             continue
@@ -235,7 +234,7 @@ def _check_partitions(home: Home, connection: duckdb.DuckDBPyConnection) -> Iter
         shown = ", ".join(
             f"{name}::VARCHAR AS {name}" if name == "extra" else f'"{name}"' for name in columns
         )
-        query = _SQL[name].replace("{columns}", shown)
+        query = _SQL["compare_files"].replace("{columns}", shown).replace("{table}", table)
         try:
             ((rows, extra, lacking),) = connection.execute(query, {"files": files}).fetchall()
         except duckdb.OutOfMemoryException:

@@ -8,27 +8,13 @@ WHERE status = 'merged'
 GROUP BY batch_id
 ORDER BY batch_id;
 
--- name: compare_changes
--- How many versions the Parquet files have, only they have, only the table has. Grain: one row.
+-- name: compare_files
+-- How many rows the Parquet files have, only they have, only the table has. Grain: one row.
 -- Parameters: $files.
--- Placeholders: columns.
+-- Placeholders: table, columns.
 WITH
     files AS (SELECT {columns} FROM read_parquet($files, hive_partitioning = false)),
-    published AS (SELECT {columns} FROM event_versions)
-SELECT
-    (SELECT count(*) FROM files),
-    (SELECT count(*) FROM (FROM files EXCEPT ALL FROM published)),
-    (SELECT count(*) FROM (FROM published EXCEPT ALL FROM files));
-
--- name: compare_months
--- How many events the Parquet files have, only they have, only the table has. Grain: one row.
--- Parameters: $files.
--- Placeholders: columns.
-WITH
-    files AS (
-        SELECT {columns} FROM read_parquet($files, hive_partitioning = false, union_by_name = true)
-    ),
-    published AS (SELECT {columns} FROM events)
+    published AS (SELECT {columns} FROM {table})
 SELECT
     (SELECT count(*) FROM files),
     (SELECT count(*) FROM (FROM files EXCEPT ALL FROM published)),
