@@ -1,75 +1,90 @@
 """Checkpoints: published files of earlier days, from which a merge refolds later ones.
 
-    checkpoints/YYYY-MM-DD.duckdb    the file after the last batch of that day
+    checkpoints/YYYY-MM-DD.duckdb    the file after the last batch of the newest day
+    checkpoints/YYYY-MM-DD.packed    of an earlier day: the pages that differ from the next one's
 
-A published file is never changed, so a checkpoint is another name of it (a hard link). The last
-seven observed days and the first day of each month have a checkpoint.
+A published file is never changed, so the newest checkpoint is another name of it (a hard link). The
+last seven observed days and the first day of each month have a checkpoint.
+
+A file of DuckDB changes in few pages from day to day. A packed checkpoint is a zstd stream: a head
+(JSON, one line), then pages, each behind its place. The first of a month has all pages. The head
+has the sha256 of the whole file. A damaged checkpoint is removed, and an earlier one is used.
 """
 
+import io
 import logging
-import mmap
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import date
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import duckdb
+import msgspec
+import zstandard
 
+from warehouse.files.documents import hash_file
 from warehouse.files.storage import close_for_writing, link_file
-from warehouse.history import packed
-from warehouse.history.packed import Unpackable
 from warehouse.history.warehouse_file import MergedBatch, PublishedFile, read_published
 from warehouse.home import Home
 
 _log = logging.getLogger(__name__)
 _NEWEST_KEPT: Final = 7
-_ENDS: Final = (".duckdb", ".packed")
+_PAGE: Final = 4096
+_PLACE: Final = 4
+_LEVEL: Final = 3
+
+
+class DamagedCheckpoint(Exception):
+    """A packed checkpoint, or a file that it differs from, is damaged, missing or replaced."""
+
+
+class _Head(msgspec.Struct, frozen=True, kw_only=True):
+    """`after` is the day of the checkpoint that has the other pages; None if there are none."""
+
+    after: date | None
+    bytes: int
+    sha256: str
 
 
 def choose_days(days: Iterable[date]) -> set[date]:
     """Return the days whose checkpoints are kept: the newest seven, and the first of each month."""
     ordered = sorted(set(days))
-    return {*ordered[-_NEWEST_KEPT:], *_first_of_months(ordered).values()}
+    return {*ordered[-_NEWEST_KEPT:], *_first_of_months(ordered)}
 
 
-def _first_of_months(ordered: list[date]) -> dict[tuple[int, int], date]:
-    return {(day.year, day.month): day for day in reversed(ordered)}
+def _first_of_months(ordered: list[date]) -> set[date]:
+    return set({(day.year, day.month): day for day in reversed(ordered)}.values())
 
 
 def list_days(home: Home) -> list[date]:
-    found = list[date]()
-    paths = [path for ends in _ENDS for path in home.checkpoints.root.glob(f"*{ends}")]
-    for path in paths:
+    found = set[date]()
+    for path in home.checkpoints.root.glob("????-??-??.*"):
         with suppress(ValueError):
-            found.append(date.fromisoformat(path.stem))
-    return sorted(set(found))
+            found.add(date.fromisoformat(path.stem))
+    return sorted(found)
 
 
 def checkpoint_path(home: Home, day: date) -> Path:
-    return home.checkpoints.path(_name(day))
+    """Return the path of the whole file of a checkpoint."""
+    return home.checkpoints.path(f"{day.isoformat()}.duckdb")
 
 
-def _name(day: date) -> str:
-    return f"{day.isoformat()}.duckdb"
+def packed_path(home: Home, day: date) -> Path:
+    return home.checkpoints.path(f"{day.isoformat()}.packed")
 
 
 def find_before(
     home: Home, day: date, merged: Mapping[str, MergedBatch]
 ) -> tuple[date, Path] | None:
     for earlier in reversed(list_days(home)):
-        if earlier < day:
-            path = checkpoint_path(home, earlier)
+        if earlier < day and (path := restore(home, earlier)) is not None:
             try:
-                restore(home, earlier)
                 found = read_published(path)
-            except Unpackable as error:
-                warn_of_damage(path, str(error))
-                continue
             except duckdb.Error as error:
-                warn_of_damage(path, str(error).splitlines()[0])
+                drop(home, earlier, str(error).splitlines()[0])
                 continue
             if found is not None and is_base(found, earlier, merged):
                 return earlier, path
@@ -86,65 +101,135 @@ def is_base(found: PublishedFile, day: date, merged: Mapping[str, MergedBatch]) 
     return found.has_current_tables and found.batches == until
 
 
-def warn_of_damage(path: Path, why: str) -> None:
-    _log.warning("The checkpoint %s is damaged, and an earlier one is used: %s", path.name, why)
+def drop(home: Home, day: date, why: str) -> None:
+    """Remove a damaged checkpoint, and log it."""
+    _log.warning(
+        "The checkpoint of %s is damaged: it was removed, and an earlier one is used: %s", day, why
+    )
+    _remove(home, day)
+
+
+def _remove(home: Home, day: date) -> None:
+    for path in (packed_path(home, day), checkpoint_path(home, day)):
+        home.checkpoints.remove(path.name)
 
 
 def keep_only(home: Home, days: set[date]) -> None:
     for day in list_days(home):
         if day not in days:
-            for ends in _ENDS:
-                home.checkpoints.remove(f"{day.isoformat()}{ends}")
+            _restore_dependent(home, day)
+            _remove(home, day)
 
 
-def restore(home: Home, day: date) -> None:
-    """Make the file of a packed checkpoint again. Raises Unpackable."""
+def restore(home: Home, day: date) -> Path | None:
+    """Return the whole file of a checkpoint; None if it was damaged, and is removed now."""
     path = checkpoint_path(home, day)
     if not path.is_file():
-        data = _content(home, day)
-        with home.checkpoints.writing(_name(day)) as file:
-            file.write_bytes(data)
-            close_for_writing(file)
+        try:
+            with home.checkpoints.writing(path.name) as file:
+                unpack(home, day, file)
+                close_for_writing(file)
+        except DamagedCheckpoint as error:
+            drop(home, day, str(error))
+            return None
+    return path
+
+
+def _restore_dependent(home: Home, day: date) -> None:
+    """Restore the checkpoint that differs from the one of a day, which is replaced or removed."""
+    earlier = max((each for each in list_days(home) if each < day), default=day)
+    with suppress(DamagedCheckpoint):
+        if _open(packed_path(home, earlier))[0].after == day:
+            restore(home, earlier)
 
 
 def pack_older(home: Home) -> None:
-    """Pack the checkpoints before the newest, each as its difference from the next."""
-    days = list_days(home)
-    firsts = set(_first_of_months(days).values())
+    """Pack the whole checkpoints before the newest, each as its difference from the next."""
+    days, done = list_days(home), list[Path]()
     for day, after in reversed(list(pairwise(days))):
-        path = checkpoint_path(home, day)
-        if not path.is_file():
-            continue
-        name = None if day in firsts else after.isoformat()
-        base: bytes | mmap.mmap = b"" if name is None else _mapped(home, after)
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data:
-            home.checkpoints.put(_packed_name(day), packed.pack(data, name, base))
-        home.checkpoints.remove(_name(day))
+        path, base = checkpoint_path(home, day), checkpoint_path(home, after)
+        is_first = day in _first_of_months(days)
+        # The next one is packed already if a merge was killed: it stays whole until both are.
+        if path.is_file() and (is_first or base.is_file()):
+            with home.checkpoints.writing(packed_path(home, day).name) as file:
+                _pack(path, None if is_first else after, base, file)
+            done.append(path)
+    for path in done:  # At the end: each of them is the base of another.
+        home.checkpoints.remove(path.name)
 
 
-def _mapped(home: Home, day: date) -> "bytes | mmap.mmap":
-    path = checkpoint_path(home, day)
-    if not path.is_file():
-        return _content(home, day)
-    with path.open("rb") as file:
-        return mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+def _pack(path: Path, after: date | None, base: Path, target: Path) -> None:
+    head = _Head(after=after, bytes=path.stat().st_size, sha256=hash_file(path))
+    compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
+    with (
+        path.open("rb") as file,
+        base.open("rb") as other,
+        target.open("wb") as opened,
+        compressor.stream_writer(opened) as packed,
+    ):
+        packed.write(msgspec.json.encode(head) + b"\n")
+        for place in count():
+            page, there = file.read(_PAGE), other.read(_PAGE)
+            if not page:
+                break
+            if after is None or page != there:
+                packed.write(place.to_bytes(_PLACE, "little") + page)
 
 
-def _content(home: Home, day: date) -> bytes:
-    path = checkpoint_path(home, day)
-    if path.is_file():
-        return path.read_bytes()
-    head, rest = packed.read_head(home.checkpoints.path(_packed_name(day)))
-    base = b"" if head.after is None else _content(home, date.fromisoformat(head.after))
-    return packed.unpack(head, rest, base)
+def unpack(home: Home, day: date, target: Path) -> None:
+    """Write the whole file of a checkpoint, packed or not, to a path.
+
+    Raises:
+        DamagedCheckpoint: it can't be made again.
+    """
+    chain = list[tuple[Path, _Head]]()
+    base: date | None = day
+    while base is not None and not checkpoint_path(home, base).is_file():
+        packed = packed_path(home, base)
+        head, _ = _open(packed)
+        if head.after is not None and head.after <= base:
+            raise DamagedCheckpoint(f"{packed.name} is of another day")
+        chain.append((packed, head))
+        base = head.after
+    if base is None:
+        target.touch()
+    else:
+        shutil.copyfile(checkpoint_path(home, base), target)
+    with target.open("r+b") as file:
+        for packed, head in reversed(chain):
+            for place, page in _read_pages(packed, head):
+                file.seek(place * _PAGE)
+                file.write(page)
+            file.truncate(head.bytes)
+    if chain and hash_file(target) != chain[0][1].sha256:
+        raise DamagedCheckpoint(f"{chain[0][0].name}, or a file that it differs from, was changed")
 
 
-def _packed_name(day: date) -> str:
-    return f"{day.isoformat()}.packed"
+def _read_pages(packed: Path, head: _Head) -> Iterator[tuple[int, bytes]]:
+    _, stream = _open(packed)
+    try:
+        while found := stream.read(_PLACE):
+            if (place := int.from_bytes(found, "little")) * _PAGE >= head.bytes:
+                raise ValueError(f"it has a page {place}, behind its end")
+            yield place, stream.read(_PAGE)
+    except (ValueError, zstandard.ZstdError) as error:
+        raise DamagedCheckpoint(f"{packed.name} can't be read: {error}") from error
+
+
+def _open(packed: Path) -> tuple[_Head, BinaryIO]:
+    try:
+        data = zstandard.ZstdDecompressor().stream_reader(packed.read_bytes())
+        stream = io.BufferedReader(data)
+        return msgspec.json.decode(stream.readline(), type=_Head), stream
+    except (OSError, ValueError, zstandard.ZstdError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise DamagedCheckpoint(f"{packed.name} can't be read: {why}") from error
 
 
 def copy_file(home: Home, source: Path, day: date) -> None:
-    with home.checkpoints.writing(_name(day)) as copy:
+    _restore_dependent(home, day)
+    path = checkpoint_path(home, day)
+    with home.checkpoints.writing(path.name) as copy:
         shutil.copyfile(source, copy)
         close_for_writing(copy)
 
@@ -157,5 +242,6 @@ def link_published(home: Home, day: date) -> None:
     path = checkpoint_path(home, day)
     if path.is_file() and path.stat().st_mtime_ns >= home.warehouse.stat().st_mtime_ns:
         return
-    with home.checkpoints.writing(_name(day)) as link:
+    _restore_dependent(home, day)
+    with home.checkpoints.writing(path.name) as link:
         link_file(home.warehouse, link)

@@ -296,8 +296,7 @@ def _drop_damaged_base(home: Home, plan: MergePlan) -> bool:
         return False
     if plan.base == home.warehouse:
         raise unreadable_file(home.warehouse, why)
-    checkpoints.warn_of_damage(plan.base, why)
-    home.checkpoints.remove(plan.base.name)
+    checkpoints.drop(home, date.fromisoformat(plan.base.stem), why)
     return True
 
 
@@ -496,13 +495,17 @@ def _keep_checkpoints(home: Home, plan: MergePlan, folded: list[date], *, is_reb
     """
     before = None if plan.published is None else plan.published.last_key
     last = folded[-1:] or ([] if before is None or is_rebuild else [before[0].date()])
+    days = set(checkpoints.list_days(home))
+    is_new = not days.issuperset(last)
     for day in last:
         checkpoints.link_published(home, day)
-    days = set(checkpoints.list_days(home))
+        days.add(day)
     if is_rebuild:
         days &= set(folded)
     checkpoints.keep_only(home, checkpoints.choose_days(days))
-    checkpoints.pack_older(home)
+    # A day's later merges replace its checkpoint, and leave the one before whole.
+    if is_new or plan.is_refold:
+        checkpoints.pack_older(home)
 
 
 def check(file: NextFile, batch_ids: list[str] | None) -> None:

@@ -21,7 +21,6 @@ from warehouse.files.documents import hash_file
 from warehouse.files.locks import describe_holder, try_lock
 from warehouse.history import checkpoints
 from warehouse.history.merge import rebuild
-from warehouse.history.packed import Unpackable
 from warehouse.history.partitions import (
     CHANGES,
     CHANGES_COLUMNS,
@@ -138,6 +137,13 @@ def _is_writable(home: Home) -> bool:
 
 
 @contextmanager
+def _temporary_folder(home: Home) -> Iterator[Path]:
+    parent = home.state if _is_writable(home) else own_folder()
+    with tempfile.TemporaryDirectory(prefix="almanac-verify-", dir=parent) as folder:
+        yield Path(folder)
+
+
+@contextmanager
 def _no_merge(home: Home) -> Iterator[None]:
     """Hold the merge lock. If this user can't write to the home, the existing lock file is used."""
     path = home.state / "merge.lock"
@@ -248,29 +254,29 @@ def _check_partitions(home: Home, connection: duckdb.DuckDBPyConnection) -> Iter
 
 def _check_checkpoints(home: Home, published: PublishedFile) -> Finding:
     """Read every checkpoint, and compare its batches with the published file's."""
-    days = checkpoints.list_days(home)
     wrong: list[str] = []
     notes: list[str] = []
+    days = checkpoints.list_days(home)
     for day in days:
-        path = checkpoints.checkpoint_path(home, day)
-        try:
-            checkpoints.restore(home, day)
-        except Unpackable as error:
-            wrong.append(
-                f"{path.name} can't be read: {error}; remove it, and a merge uses an earlier one"
-            )
-            continue
-        with _opened(home) as connection:
-            why = find_damage(connection, path)
-        if why is not None:
-            wrong.append(
-                f"{path.name} can't be read: {why}; remove it, and a merge uses an earlier one"
-            )
-        elif (found := read_published(path)) is None or not checkpoints.is_base(
-            found, day, published.batches
-        ):
-            notes.append(f"{path.name} lacks batches of its day, so a merge uses an earlier one")
-    checkpoints.pack_older(home)
+        with _temporary_folder(home) as folder, _opened(home) as connection:
+            path = folder / "checkpoint.duckdb"
+            try:
+                checkpoints.unpack(home, day, path)
+                why = find_damage(connection, path)
+            except checkpoints.DamagedCheckpoint as error:
+                why = str(error)
+            if why is not None:
+                wrong.append(
+                    f"the checkpoint of {day} can't be read: {why}; a merge that needs it removes "
+                    "it, and uses an earlier one"
+                )
+            elif (found := read_published(path)) is None or not checkpoints.is_base(
+                found, day, published.batches
+            ):
+                notes.append(
+                    f"the checkpoint of {day} lacks batches of its day, so a merge uses an earlier "
+                    "one"
+                )
     return Finding("the checkpoints can be read", len(days), wrong, notes)
 
 
@@ -366,9 +372,8 @@ def _check_stamp(home: Home, manifests: list[Manifest]) -> Finding:
 
 def _check_rebuild(home: Home, published: PublishedFile) -> Iterator[Finding]:
     """Rebuild the batches that took effect beside the home, and compare table by table."""
-    parent = home.state if _is_writable(home) else own_folder()
-    with tempfile.TemporaryDirectory(prefix="almanac-verify-", dir=parent) as folder:
-        rebuilt = Home(Path(folder))
+    with _temporary_folder(home) as folder:
+        rebuilt = Home(folder)
         # Not the pending markers: the rebuild would remove them.
         for part in ("bodies", "batches"):
             link = rebuilt.root / "landing" / part
