@@ -32,11 +32,11 @@ known_from <= $ts AND (known_to > $ts OR known_to IS NULL)
 -- Grain: one row per event that the list shows at $ts in the window from $least to $most, of
 -- which Python has all dates. Two scans, so that each compares one column with a constant.
 (
-    SELECT rowid AS place, {columns}
+    SELECT published_seq AS place, {columns}
     FROM {schema}.event_versions
     WHERE {known} AND status = 'scheduled' AND date >= $least AND date <= $most
     UNION ALL
-    SELECT rowid AS place, {columns}
+    SELECT published_seq AS place, {columns}
     FROM {schema}.event_versions
     WHERE {known} AND status = 'scheduled' AND date_end >= $least AND date <= $most
         AND date < $least AND date >= '0001-01-01 00:00:00+00'
@@ -94,9 +94,9 @@ epoch(last_verified_at), epoch(created_at), epoch(updated_at), impact_band
 
 -- name: list_rows
 -- Grain: one row per requested place.
-SELECT rowid, {event_columns}
+SELECT published_seq, {event_columns}
 FROM {schema}.event_versions
-WHERE rowid IN (SELECT unnest($places::BIGINT[]))
+WHERE published_seq IN (SELECT unnest($places::BIGINT[]))
 
 -- name: list_events
 -- Grain: one row per matching event, in the order of the list.

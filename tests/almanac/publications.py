@@ -18,10 +18,30 @@ from tests.warehouse.answers.handmade import PUBLISHED, Absence, Handmade, Known
 from warehouse.history.warehouse_file import open_next_file
 from warehouse.home import Home
 from warehouse.schema import ddl
-from warehouse.schema.tables import INTERNAL, TABLES
+from warehouse.schema.columns import GROUPS
+from warehouse.schema.tables import EVENT_VERSIONS, EVENTS, INTERNAL, TABLES
 from warehouse.schema.views import EVENT_CLAIMS
+from warehouse.sql import expand
 
 _BASES = {"event_versions": "observed", "event_claims": "claimed"}
+_ENDED = """
+    INSERT INTO published.state.ended_versions BY NAME
+    SELECT * EXCLUDE (known_basis) FROM ({source}) WHERE known_to IS NOT NULL
+"""
+_CURRENT = """
+    INSERT INTO published.state.current_versions BY NAME
+    SELECT
+        v.* EXCLUDE (known_to, known_basis, unknown_fields), v.content_at AS version_content_at,
+        v.unknown_fields AS version_unknown_fields, v.extra AS version_extra,
+        {each uncompared: v.@name AS version_@name},
+        list_sum([
+            {each fields: if(list_contains(v.unknown_fields, '@name'), 0, @bit)}
+        ])::BIGINT AS known,
+        e.last_seen_at, e.missing_since
+    FROM ({source}) AS v
+    JOIN memory.events AS e ON e.event_id = v.event_id
+    WHERE v.known_to IS NULL
+"""
 
 
 class NamedCoin(NamedTuple):
@@ -65,7 +85,10 @@ def publish_by_hand(
             place = ", row_number() OVER (ORDER BY known_from, event_id, version) AS published_seq"
             replaced = basis + (ends if table.name == "event_claims" else place)
             source = f"SELECT * REPLACE ({replaced}) FROM ({source}) AS given"
-        if {table.name, table.qualified} & PUBLISHED.keys():
+        if table is EVENT_VERSIONS:
+            connection.execute(_ENDED.replace("{source}", source))
+            connection.execute(expand(_CURRENT, GROUPS).replace("{source}", source))
+        elif {table.name, table.qualified} & PUBLISHED.keys() and table is not EVENTS:
             connection.execute(f"INSERT INTO {table.qualified} BY NAME {source}")
     _fill_coins(made, coins)
     for event_id, known_from in removed:

@@ -43,7 +43,7 @@ def wrong(home: Home, *, deep: bool = False) -> list[str]:
 def test_a_row_that_a_program_changed_is_detected(home: Home) -> None:
     home.warehouse.chmod(0o600)
     with duckdb.connect(str(home.warehouse)) as connection:
-        connection.execute("UPDATE event_versions SET title = title || '!'")
+        connection.execute("UPDATE state.current_versions SET title = title || '!'")
     assert any("parquet/event_changes matches the warehouse" in text for text in wrong(home))
     assert any("event_versions matches a rebuild" in text for text in wrong(home, deep=True))
     rebuild(home)

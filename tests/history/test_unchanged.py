@@ -111,5 +111,7 @@ def _merged(batches: Sequence[HandmadeBatch], root: Path) -> Tables:
     land_again(root / "source", home, [manifest.batch_id for manifest in manifests])
     merge(home)
     with reading(home) as connection:
-        seen = connection.sql("SELECT * EXCLUDE (row_md5) FROM state.event_seen ORDER BY ALL")
-        return {**tables_of(home), "event_seen": seen.fetchall()}
+        current = connection.sql(
+            "SELECT * EXCLUDE (row_md5) FROM state.current_versions ORDER BY ALL"
+        )
+        return {**tables_of(home), "current_versions": current.fetchall()}

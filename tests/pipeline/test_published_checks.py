@@ -20,16 +20,23 @@ SPECS: Final = {
     f"{spec.asset_key.to_user_string()}.{spec.name}": spec for spec in check_specs(Layout())
 }
 DAMAGE: Final = {
-    "events.one_current_version": "UPDATE events SET version = version + 1",
-    "events.unique_events": "INSERT INTO events FROM events",
+    "events.one_current_version": (
+        "INSERT INTO state.ended_versions BY NAME "
+        "SELECT event_id, version + 1 AS version FROM events"
+    ),
+    "events.unique_events": "INSERT INTO state.current_versions FROM state.current_versions",
     "event_versions.spans_run_forward": (
-        "UPDATE event_versions SET known_to = known_from - INTERVAL 1 DAY"
+        "INSERT INTO state.ended_versions BY NAME "
+        "SELECT event_id, known_from, known_from - INTERVAL 1 DAY AS known_to FROM event_versions"
     ),
-    "event_versions.unique_versions": "INSERT INTO event_versions FROM event_versions",
-    "event_versions.every_version": "DELETE FROM event_versions WHERE event_id = 'b'",
-    "events.no_new_fields": (
-        """UPDATE event_versions SET extra = '{"venue": "Lisbon"}' WHERE event_id = 'b'"""
+    "event_versions.unique_versions": (
+        "INSERT INTO state.current_versions FROM state.current_versions"
     ),
+    "event_versions.every_version": "DELETE FROM state.current_versions WHERE event_id = 'b'",
+    "events.no_new_fields": """
+        UPDATE state.current_versions SET version_extra = '{"venue": "Lisbon"}'
+        WHERE event_id = 'b'
+    """,
 }
 """SQL that makes each check fail, by table and check."""
 

@@ -34,8 +34,6 @@ from warehouse.sql import Statements, parse
 
 END_OF_TIME = datetime(9999, 12, 31, tzinfo=UTC)
 _SQL = Statements(__package__, GROUPS)
-_FEW: Final = 10_000
-"""So many new events are written to a temporary table."""
 _SPANS: Final = "spans"
 """The key under which the file stores the watched spans."""
 _IMPACT_BITS: Final = {f"{name}_bit": BIT[name] for name in ("impact", "impact_band")}
@@ -139,7 +137,6 @@ class Fold:
         self.watched = WatchedSpans(saved.watched)
         self.cancellations_seen = saved.cancellations_seen
         self._saved = saved
-        self._first_kind: str | None = None
         self.separator = facts.get(SEPARATOR_FACT)
         """The separator of lists, as the first export with evidence showed it."""
 
@@ -198,7 +195,6 @@ class Fold:
         if self.separator is None and read.learnt is not None:
             self.separator = read.learnt
             self._file.note_facts({SEPARATOR_FACT: read.learnt})
-        has_new = False
         if manifest.feed == "coins":
             self._fold_coins(manifest, outcome)
         elif manifest.feed == "categories":
@@ -210,11 +206,9 @@ class Fold:
             if read.duplicates:
                 self._run("pick_newest_rows")
             self._run("take_picked_rows" if read.duplicates else "take_all_rows")
-            has_new = self._fold_rows(manifest, outcome, released=released)
+            self._fold_rows(manifest, outcome, released=released)
         # The versions have the rows now; those of a large batch would fill the remaining memory.
         empty_events(self.connection)
-        if has_new:
-            self._run("take_first_content")
         return outcome
 
     def _fold_deliveries(self, observation: Observation, outcome: Outcome) -> None:
@@ -222,17 +216,16 @@ class Fold:
         for place in range(1, self._rows("count_places")[0][0] + 1):
             self._run("pick_deliveries", place=place)
             self._run("take_picked_rows")
-            if self._fold_incoming(observation.manifest, outcome):
-                self._run("take_first_content")
+            self._fold_incoming(observation.manifest, outcome)
 
-    def _fold_rows(self, manifest: Manifest, outcome: Outcome, *, released: bool) -> bool:
-        """Fold a batch of one row per event; return whether `take_first_content` must follow."""
+    def _fold_rows(self, manifest: Manifest, outcome: Outcome, *, released: bool) -> None:
+        """Fold a batch of one row per event."""
         visible = find_visible_scope(manifest) if manifest.feed in ("events", "export") else None
         if visible is not None and manifest.feed == "export" and not released:
             outcome.flagged = self._too_few(manifest, visible)
-        has_new = self._fold_incoming(manifest, outcome)
+        self._fold_incoming(manifest, outcome)
         if not manifest.complete:
-            return has_new  # A partial batch does not prove that an event is absent.
+            return  # A partial batch does not prove that an event is absent.
         if manifest.feed == "event":
             self._fold_not_found(manifest, outcome)
         elif manifest.feed == "cancellations":
@@ -241,13 +234,9 @@ class Fold:
             if released or not self._flag_nameless(outcome, "id"):
                 self._fold_absent(manifest, visible, outcome)
             self._note_watched(manifest, visible)
-        return has_new
 
-    def _fold_incoming(self, manifest: Manifest, outcome: Outcome) -> bool:
-        """Fold rows of different events: classify each, then write versions, then the state.
-
-        Returns whether any event is new; then `take_first_content` must follow.
-        """
+    def _fold_incoming(self, manifest: Manifest, outcome: Outcome) -> None:
+        """Fold rows of different events: classify each, then write versions and the state."""
         stamp = {"batch_id": manifest.batch_id, "feed": manifest.feed, "plan": manifest.plan}
         content_at = {"content_at": manifest.content_at}
         self._run("classify_rows", **content_at, **_IMPACT_BITS)
@@ -258,12 +247,9 @@ class Fold:
         outcome.stale += verdicts.get("stale", 0)
         if verdicts.get("new"):
             self._run("find_creations")
-            kind = "TABLE" if verdicts["new"] <= _FEW else "VIEW"
-            self._run_as("find_first_versions", kind)
         if verdicts.get("differs"):
             self._run("find_differences", **_IMPACT_BITS)
             self._run("name_change_kinds")
-            self._log_versions("new_versions", **stamp)
         observed_at = {"observed_at": manifest.observed_at}
         if ends_absences:
             self._run("find_found", **observed_at)
@@ -277,17 +263,15 @@ class Fold:
         if ends_absences:
             self._run("end_absences")
         if verdicts.get("differs"):
-            self._run_on("new_versions", "take_content")
+            self._replace_versions("new_versions", **stamp)
             outcome.count(dict(self._rows("count_change_kinds")))
         if verdicts.get("new"):
-            self._run_on("first_versions", "log_versions", **stamp)
+            self._run("add_first_versions", **stamp)
             outcome.count(dict(self._rows("count_first_versions")))
-            self._run("take_first_seen")
         if verdicts and manifest.feed in ("cancellations", "event", "deliveries"):
             self._run("note_cancellations", batch_id=manifest.batch_id)
         if verdicts and manifest.feed in ("events", "event", "deliveries", "export"):
             self._run("merge_labels")
-        return bool(verdicts.get("new"))
 
     def _fold_absent(self, manifest: Manifest, visible: VisibleScope, outcome: Outcome) -> None:
         filters = self._filters(visible)
@@ -331,8 +315,7 @@ class Fold:
         if withdrawn:
             stamp = {"batch_id": manifest.batch_id, "feed": manifest.feed, "plan": manifest.plan}
             self._run("find_withdrawn", **times)
-            self._log_versions("withdrawn", **stamp)
-            self._run_on("withdrawn", "take_content")
+            self._replace_versions("withdrawn", **stamp)
             self._run("take_withdrawn_seen", content_at=manifest.content_at)
             outcome.count({"withdrawn": withdrawn})
 
@@ -444,21 +427,13 @@ class Fold:
     def _run(self, name: str, **values: Any) -> None:
         self.connection.execute(parse(_SQL[name]), values)
 
-    def _run_as(self, name: str, kind: str) -> None:
-        # The name may be of the other kind.
-        other = "VIEW" if kind == "TABLE" else "TABLE"
-        if self._first_kind not in (None, kind):
-            self.connection.execute(f"DROP {other} IF EXISTS first_versions")
-        self._first_kind = kind
-        self.connection.execute(parse(_SQL[name].replace("{kind}", kind)))
-
     def _run_on(self, rows: str, name: str, **values: Any) -> None:
         self.connection.execute(parse(_SQL[name].replace("{rows}", rows)), values)
 
-    def _log_versions(self, rows: str, **stamp: Any) -> None:
-        """Add the next versions of events, and end their previous versions."""
+    def _replace_versions(self, rows: str, **stamp: Any) -> None:
+        """End the current versions of events, and take the next ones."""
         self._run_on(rows, "end_versions")
-        self._run_on(rows, "log_versions", **stamp)
+        self._run_on(rows, "take_versions", **stamp)
 
     def _log_absences(self, manifest: Manifest) -> None:
         self._run("remove_absences")

@@ -55,7 +55,7 @@ from warehouse.schema.tables import TABLES
 _OF_ONE_THREAD: Final = 64 << 20
 """Bytes of the batches, and of the file, up to which a merge uses one thread."""
 _INDEXED: Final = 500_000
-"""From so many versions on, an index finds those of an event; fewer are read as quickly."""
+"""From so many versions on, an index finds the versions of an event; few are read as quickly."""
 _log = logging.getLogger(__name__)
 ABANDONED_S = 3600.0
 """Unfinished files in landing or state, where other processes write too, are removed after this."""
@@ -262,8 +262,10 @@ def _publish_next(
     failed: dict[str, str],
     step: Step,
     connection: duckdb.DuckDBPyConnection,
-) -> duckdb.DuckDBPyConnection | None:
+) -> duckdb.DuckDBPyConnection:
     """Fold the batches of a plan into a copy of its base, check it, and publish it.
+
+    Returns a connection without a file: the given one, if no batch failed.
 
     Raises:
         BatchFailed: a batch failed after some of its deliveries were folded, or the base is
@@ -287,7 +289,7 @@ def _publish_next(
         file.publish()
         report.is_published = True
         step("merge:renamed")
-    return connection if file.connection is connection else None
+    return connection if file.connection is connection else home.connect()
 
 
 def _drop_damaged_base(home: Home, plan: MergePlan) -> bool:
@@ -400,12 +402,6 @@ def _fold_one(
 def _show_state(file: NextFile, first_day: date) -> None:
     """Update the derived tables, and record the identity of the file's state."""
     with file.transaction():
-        file.run("show_seen")
-        known = file.rows("list_known")
-        if len(known) == 1:
-            file.run("show_unknown_of_all", unknown=known[0][1])
-        else:
-            file.run("show_unknown")
         file.run("note_first_look")
         file.run("forget_days", first_day=first_day)
         columns = ddl.column_list(CHANGES_COLUMNS)
@@ -466,10 +462,12 @@ def _continue_feed(
             feed_id = published.feed_id
             with file.transaction():
                 file.run("keep_places")
+                file.run("take_places")
                 file.run("note_removed")
         file.connection.execute("DETACH before")
     with file.transaction():
         file.run("number_new")
+        file.run("take_places")
         file.run("note_feed", feed_id=feed_id)
     return {day: (added, removed) for day, added, removed in rows}
 
@@ -518,11 +516,9 @@ def check(file: NextFile, batch_ids: list[str] | None) -> None:
     if wrong := file.rows("check_absences"):
         events = ", ".join(str(event_id) for (event_id,) in wrong)
         raise _disagreement(f"the logged absences of {events} do not end with its `missing_since`")
-    ((events, seen, versions, of_days),) = file.rows("check_counts")
-    if (events, versions) != (seen, of_days):
-        raise _disagreement(
-            f"there are {events} events and {versions} versions, expected {seen} and {of_days}"
-        )
+    ((versions, of_days),) = file.rows("check_counts")
+    if versions != of_days:
+        raise _disagreement(f"there are {versions} versions, expected {of_days}")
 
 
 def _disagreement(message: str) -> WarehouseError:

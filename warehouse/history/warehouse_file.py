@@ -107,7 +107,7 @@ def read_published(
 ) -> PublishedFile | None:
     """Return the facts of a file; None if there is none, or another format of Almanac made it.
 
-    Opening a database takes 15 ms: `connection` is one that is open and has no file.
+    Opening a database takes 15 ms: `connection` is open and has no file.
 
     Raises:
         duckdb.Error: it can't be read.

@@ -158,9 +158,9 @@ def normalise(
 ) -> NormalisedBatch:
     """Fill the tables of the batch's feed as far as its rows can be read; return the counts.
 
-    With `finds_unchanged`, records of an export that the state (`event_seen`) last accepted are not
-    in `seen`: they are counted as good, and are in the table `unchanged`. `known` describes the
-    lists of exports, as far as they are known.
+    With `finds_unchanged`, records of an export that the state (`current_versions`) last accepted
+    are not in `seen`: they are counted as good, and are in the table `unchanged`. `known` describes
+    the lists of exports, as far as they are known.
 
     Raises:
         DamagedBatch: the bytes are not those that were landed.

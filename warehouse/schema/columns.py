@@ -259,7 +259,7 @@ _MARKS: Final[dict[str, dict[str, str]]] = {
         "digest": "len(@name), nul, array_to_string(@name, chr(0))",
     },
 }
-"""By type, the text for each mark in a statement, except `@name`, `@wire`, `@bit` and `@state`.
+"""By type, the text for each mark in a statement, except `@name`, `@wire` and `@bit`.
 
 `type`: its type in CREATE TABLE. `json`: its type in a JSON text. `raw`: the column of
 `insert_events` with the value as received. `digest`: its part of `content_md5`.
@@ -267,12 +267,10 @@ _MARKS: Final[dict[str, dict[str, str]]] = {
 
 
 def _marks(column: Column) -> dict[str, str]:
-    marks = {"name": column.name, **_MARKS[column.type], "state": "c"}
+    marks = {"name": column.name, **_MARKS[column.type]}
     if isinstance(column, EventField):
         marks["wire"] = column.wire
         marks["bit"] = str(BIT[column.name])
-        if column.change is None:
-            marks["state"] = "s"
     return marks
 
 
@@ -296,7 +294,6 @@ GROUPS: "Final[Groups]" = {
 """The groups that statements may name in `{each GROUP: TEMPLATE}`.
 
 `content`: fields and status. `dating`: what follows from the content on when it takes place.
-`compared`: the fields whose change makes a version, in the state table `event_current`, alias `c`
-(`@state`). `uncompared`: the others, in `event_seen`, alias `s`.
+`compared`: the fields whose change makes a version. `uncompared`: the others.
 There is also one group for each `Change`.
 """

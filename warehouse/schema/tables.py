@@ -82,6 +82,7 @@ EVENTS: Final = Table(
         *(EVENT_ID, *CONTENT, *DATING, FIRST_SEEN_AT, LAST_SEEN_AT, MISSING_SINCE, CHANGED_AT),
         *(CONTENT_AT, VERSION, *UNKNOWN),
     ),
+    is_view=True,
 )
 KNOWN_BASIS: Final = text("known_basis", "observed in event_versions, claimed in event_claims.")
 CHANGE_KINDS: Final = Column("change_kinds", TEXTS, "Kinds of change, e.g. rescheduled.")
@@ -109,6 +110,7 @@ EVENT_VERSIONS: Final = Table(
             "",
         ),
     ),
+    is_view=True,
 )
 EVENT_ABSENCES: Final = Table(
     "event_absences",

@@ -537,7 +537,7 @@ MACROS: Final = (
 INTERNAL_MACROS: Final = tuple(
     f"{INTERNAL_SCHEMA}.{name}"
     for name in (
-        *("local_of", "zoned", "first_of", "instant", "unreadable"),
+        *("unknown_fields", "local_of", "zoned", "first_of", "instant", "unreadable"),
         *("coin_text", "coin_kind", "coin_label", "coin_match"),
         *("end_after", "date_precision", "earliest", "begins_by", "latest"),
         "displayed_date_full",

@@ -106,7 +106,7 @@ def accept_rows(connection: duckdb.DuckDBPyConnection) -> None:
     """Keep the digest of the newest row of each event, as the fold does."""
     connection.execute(
         """
-        CREATE OR REPLACE TABLE event_seen AS
+        CREATE OR REPLACE TABLE current_versions AS
         SELECT event_id, row_md5 FROM seen
         QUALIFY row_number() OVER (
             PARTITION BY event_id ORDER BY updated_at DESC NULLS LAST, position DESC
@@ -143,7 +143,7 @@ def test_digests_of_another_kind_match_no_record(batches: BatchReader) -> None:
     body = csv_body(plains(30))
     whole = read_export(batches, body)
     accept_rows(batches.connection)
-    batches.connection.execute("UPDATE event_seen SET row_md5 = md5(event_id)")
+    batches.connection.execute("UPDATE current_versions SET row_md5 = md5(event_id)")
     quick = read_export(batches, body, finds_unchanged=True)
     assert (quick.unchanged, quick.rows, quick.counts) == ([], whole.rows, whole.counts)
 
@@ -155,12 +155,12 @@ def test_exports_of_any_form_are_read_inside_a_transaction(
     odd = [body.replace(b"\r\n", b"\n", 7), bytes(range(256)) * 50, b'id,title\n"', body + b"x,y"]
     read = BatchReader(tmp_path / "landing", duckdb.connect(tmp_path / "warehouse.duckdb"))
     with read.connection as connection:
-        connection.execute("CREATE TABLE event_seen (event_id VARCHAR, row_md5 VARCHAR)")
+        connection.execute("CREATE TABLE current_versions (event_id VARCHAR, row_md5 VARCHAR)")
         read_export(read, body)
         connection.execute("BEGIN")
-        connection.execute("INSERT INTO event_seen SELECT event_id, row_md5 FROM seen")
+        connection.execute("INSERT INTO current_versions SELECT event_id, row_md5 FROM seen")
         for other in odd:
             read_export(read, other, finds_unchanged=True)
         assert len(read_export(read, body, finds_unchanged=True).unchanged) == 30
         connection.execute("COMMIT")
-        assert connection.table("event_seen").count("*").fetchall() == [(30,)]
+        assert connection.table("current_versions").count("*").fetchall() == [(30,)]

@@ -5,16 +5,16 @@
 --     find_absent                          lists and exports
 --     touch_still_withdrawn → find_not_found   a single event's own address
 --     find_absence_changes → log_absences → mark_missing → count_withdrawn → find_withdrawn
---     → end_versions, log_versions, take_content (versions.sql) → take_withdrawn_seen
+--     → end_versions, take_versions (versions.sql) → take_withdrawn_seen
 --
--- Aliases: w rows of the observation (`seen`), c content (`events`), s when and
--- how an event was seen (`event_seen`), j `classified`, r `rejected`, a `absent`.
+-- Aliases: w rows of the observation (`seen`), c `current_versions`, j `classified`, r `rejected`,
+-- a `absent`.
 
 -- name: count_expected
 -- How many known events an observation with this scope should show. Grain: one row.
 -- The scope uses `date` alone: a service may match events of several days by their first day.
 SELECT count(*)
-FROM events AS c
+FROM current_versions AS c
 WHERE c.status = 'scheduled' AND c.date >= $lower AND ($upper IS NULL OR c.date <= $upper)
   AND ($coins IS NULL OR list_has_any(c.coins, $coins))
   AND ($categories IS NULL OR list_has_any(c.categories, $categories))
@@ -36,15 +36,14 @@ WHERE starts_with(reason, $naming || ':') OR starts_with(reason, 'expected an ob
 CREATE OR REPLACE TEMP TABLE absent AS
 SELECT
     c.event_id,
-    coalesce($is_proving_export AND s.absent_export_content_at < $content_at
+    coalesce($is_proving_export AND c.absent_export_content_at < $content_at
         AND list_bool_or(list_transform(
             $cancellations_seen::STRUCT("since" TIMESTAMPTZ, observed_at TIMESTAMPTZ)[],
-            lambda seen: seen.observed_at >= s.absent_export_at
-                AND seen.since <= s.content_at)),
+            lambda seen: seen.observed_at >= c.absent_export_at
+                AND seen.since <= c.content_at)),
         false) AS is_proven
-FROM events AS c
-JOIN event_seen AS s USING (event_id)
-WHERE c.status = 'scheduled' AND s.content_at < $content_at
+FROM current_versions AS c
+WHERE c.status = 'scheduled' AND c.content_at < $content_at
   AND c.date >= $lower AND ($upper IS NULL OR c.date <= $upper)
   AND ($coins IS NULL OR list_has_any(c.coins, $coins))
   AND ($categories IS NULL OR list_has_any(c.categories, $categories))
@@ -54,11 +53,10 @@ WHERE c.status = 'scheduled' AND s.content_at < $content_at
 
 -- name: touch_still_withdrawn
 -- A withdrawn event whose look-up still answers 404: only the content time is newer. Grain: event.
-UPDATE event_seen SET content_at = $content_at
+UPDATE current_versions AS c SET content_at = $content_at
 FROM seen AS w
-JOIN events AS c ON c.event_id = w.event_id
-WHERE event_seen.event_id = w.event_id AND w.status = 'not_found' AND c.status = 'withdrawn'
-  AND event_seen.content_at < $content_at
+WHERE c.event_id = w.event_id AND w.status = 'not_found' AND c.status = 'withdrawn'
+  AND c.content_at < $content_at
   AND $is_proof AND c.date >= $lower AND ($upper IS NULL OR c.date <= $upper);
 
 -- name: find_not_found
@@ -68,10 +66,9 @@ WHERE event_seen.event_id = w.event_id AND w.status = 'not_found' AND c.status =
 CREATE OR REPLACE TEMP TABLE absent AS
 SELECT c.event_id, $is_proof AS is_proven
 FROM seen AS w
-JOIN events AS c USING (event_id)
-JOIN event_seen AS s USING (event_id)
+JOIN current_versions AS c USING (event_id)
 WHERE w.status = 'not_found' AND c.status = 'scheduled'
-  AND (s.content_at < $content_at OR ($is_proof AND s.content_at = $content_at))
+  AND (c.content_at < $content_at OR ($is_proof AND c.content_at = $content_at))
   AND c.date >= $lower AND ($upper IS NULL OR c.date <= $upper)
   AND ($covered IS NULL OR list_has_any(c.coins, $covered));
 
@@ -82,8 +79,8 @@ CREATE OR REPLACE TEMP TABLE absence_changes AS
 SELECT
     a.event_id, $observed_at AS changed_at, if(a.is_proven, NULL, $observed_at) AS missing_since
 FROM absent AS a
-JOIN event_seen AS s USING (event_id)
-WHERE a.is_proven = (s.missing_since IS NOT NULL);
+JOIN current_versions AS c USING (event_id)
+WHERE a.is_proven = (c.missing_since IS NOT NULL);
 
 -- name: remove_absences
 -- Of several changes at one time the last counts. Grain: event. Before log_absences.
@@ -111,16 +108,16 @@ WHERE a.missing_since IS NOT NULL OR before.missing_since IS NOT NULL;
 -- name: mark_missing
 -- Mark absent events as missing: this makes no version. Grain: event. Run twice: the same.
 -- Of exports only those on a plan that proves count for a withdrawal.
-UPDATE event_seen SET
-    missing_since = coalesce(event_seen.missing_since, $observed_at),
-    absent_at = greatest(event_seen.absent_at, $content_at),
-    absent_export_at = if($is_proving_export, coalesce(event_seen.absent_export_at, $observed_at),
-                          event_seen.absent_export_at),
+UPDATE current_versions AS c SET
+    missing_since = coalesce(c.missing_since, $observed_at),
+    absent_at = greatest(c.absent_at, $content_at),
+    absent_export_at = if($is_proving_export, coalesce(c.absent_export_at, $observed_at),
+                          c.absent_export_at),
     absent_export_content_at = if($is_proving_export,
-                                  coalesce(event_seen.absent_export_content_at, $content_at),
-                                  event_seen.absent_export_content_at)
+                                  coalesce(c.absent_export_content_at, $content_at),
+                                  c.absent_export_content_at)
 FROM absent AS a
-WHERE event_seen.event_id = a.event_id;
+WHERE c.event_id = a.event_id;
 
 -- name: count_withdrawn
 -- How many absent events are withdrawn. Grain: one row.
@@ -132,19 +129,18 @@ CREATE OR REPLACE TEMP TABLE withdrawn AS
 SELECT
     c.event_id, c.version + 1 AS version, $observed_at AS observed_at,
     ['withdrawn'] AS change_kinds, ['status'] AS changed_fields, $content_at AS content_at,
-    {each fields: @state.@name},
+    {each fields: c.@name},
     'withdrawn' AS status, NULL::TIMESTAMPTZ AS cancelled_at,
     {each dating: c.@name},
-    c.first_seen_at, unknown_of(s.known) AS unknown_fields, s.extra
-FROM events AS c
-JOIN event_seen AS s USING (event_id)
+    _almanac.unknown_fields(c.known) AS unknown_fields, c.extra
+FROM current_versions AS c
 WHERE c.event_id IN (SELECT event_id FROM absent WHERE is_proven);
 
 -- name: take_withdrawn_seen
 -- Apply the withdrawals to the state. Grain: event. Run twice: the same.
-UPDATE event_seen SET
+UPDATE current_versions AS c SET
     content_at = $content_at, content_md5 = NULL, row_md5 = NULL,
     missing_since = NULL, absent_at = NULL, absent_export_at = NULL,
     absent_export_content_at = NULL
 FROM absent AS a
-WHERE event_seen.event_id = a.event_id AND a.is_proven;
+WHERE c.event_id = a.event_id AND a.is_proven;

@@ -5,7 +5,7 @@
 --                     └ take_all_rows (all ids differ) ────────────────────────┘ → count_verdicts
 -- `versions.sql` continues with the verdicts: new, differs, same, unchanged, stale.
 --
--- Aliases: w rows of the observation (`incoming`), s when and how an event was seen (`event_seen`).
+-- Aliases: w rows of the observation (`incoming`), c `current_versions`.
 
 -- name: pick_newest_rows
 -- The rows of one observation, one row per event. Grain: event.
@@ -57,32 +57,32 @@ SELECT * FROM seen WHERE status <> 'not_found';
 -- the cancellation that explains it.
 -- Unchanged: the same export record as last accepted, and nothing accepted since.
 -- `is_found`: the row ends an absence. One that is not newer than the absence shows an earlier state.
--- A cancellation explains the absence, also if it is older. `seen_row`: the row of `event_seen`.
+-- A cancellation explains the absence, also if it is older. `current_row`: the row of `current_versions`.
 -- `is_band`: the row shows a band of the impact without the score.
 -- Parameters: $content_at of the observation; the bits $impact_bit and $impact_band_bit.
 CREATE OR REPLACE TEMP TABLE classified AS
 SELECT
     w.event_id,
     CASE
-        WHEN s.event_id IS NULL THEN if(w.shown = 0, 'unknown', 'new')
-        WHEN w.content_at < if(w.status = 'cancelled', s.shown_at, s.content_at) THEN 'stale'
-        WHEN believed(w.updated_at, w.observed_at) < believed(s.updated_at, s.accepted_at)
+        WHEN c.event_id IS NULL THEN if(w.shown = 0, 'unknown', 'new')
+        WHEN w.content_at < if(w.status = 'cancelled', c.shown_at, c.content_at) THEN 'stale'
+        WHEN believed(w.updated_at, w.observed_at) < believed(c.updated_at, c.accepted_at)
             THEN 'stale'
-        WHEN w.content_md5 = s.content_md5 THEN 'same'
+        WHEN w.content_md5 = c.content_md5 THEN 'same'
         ELSE 'differs'
     END AS verdict,
-    s.absent_at IS NULL OR w.content_at > s.absent_at OR w.status = 'cancelled' AS is_found,
-    s.missing_since IS NOT NULL AS is_missing, s.rowid AS seen_row,
+    c.absent_at IS NULL OR w.content_at > c.absent_at OR w.status = 'cancelled' AS is_found,
+    c.missing_since IS NOT NULL AS is_missing, c.rowid AS current_row,
     has(w.shown, $impact_band_bit) AND NOT has(w.shown, $impact_bit) AS is_band
 FROM incoming AS w
-LEFT JOIN event_seen AS s USING (event_id)
+LEFT JOIN current_versions AS c USING (event_id)
 UNION ALL
 SELECT
-    s.event_id, if($content_at < s.content_at, 'stale', 'unchanged'),
-    s.absent_at IS NULL OR $content_at > s.absent_at,
-    s.missing_since IS NOT NULL, s.rowid, false
-FROM event_seen AS s
-WHERE s.rowid IN (SELECT seen_row FROM unchanged);
+    c.event_id, if($content_at < c.content_at, 'stale', 'unchanged'),
+    c.absent_at IS NULL OR $content_at > c.absent_at,
+    c.missing_since IS NOT NULL, c.rowid, false
+FROM current_versions AS c
+WHERE c.rowid IN (SELECT current_row FROM unchanged);
 
 -- name: count_verdicts
 -- How many rows of an observation have each verdict, whether some of them end an absence, and

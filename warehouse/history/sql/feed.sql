@@ -1,7 +1,7 @@
 -- The feed of changes: the order in which this home published its versions, `published_seq`.
 --
---     list_shared_columns → list_versions, list_removed_before → keep_places → note_removed
---     → number_new → note_feed
+--     list_shared_columns → list_versions, list_removed_before → keep_places → take_places
+--     → note_removed → number_new → take_places → note_feed
 --
 -- The first line is of a refold of a published file.
 --
@@ -24,13 +24,13 @@ HAVING count(*) = 2;
 -- Placeholders: name, source, content.
 CREATE TEMP TABLE {name} AS
 SELECT
-    rowid AS row_id, published_seq, event_id, known_from,
+    version, published_seq, event_id, known_from,
     hash({content}) AS content_hash,
     row_number() OVER (PARTITION BY event_id, known_from, content_hash ORDER BY version) AS nth
 FROM {source}
 WHERE known_from >= $first_day::TIMESTAMPTZ
 UNION ALL
-SELECT rowid, published_seq, event_id, known_from, 0, version
+SELECT version, published_seq, event_id, known_from, 0, version
 FROM {source}
 WHERE known_from < $first_day::TIMESTAMPTZ;
 
@@ -39,15 +39,13 @@ WHERE known_from < $first_day::TIMESTAMPTZ;
 CREATE TEMP TABLE removed_before AS FROM before.state.removed_versions;
 
 -- name: keep_places
--- Give equal versions their places of before, and all others none. Grain: version.
-UPDATE event_versions SET published_seq = v.published_seq
-FROM (
-    SELECT n.row_id, b.published_seq
-    FROM versions_now AS n
-    LEFT JOIN versions_before AS b USING (event_id, known_from, content_hash, nth)
-    WHERE n.published_seq IS DISTINCT FROM b.published_seq
-) AS v
-WHERE event_versions.rowid = v.row_id;
+-- The places of versions that have others than equal versions had before, or that had none. Grain:
+-- version.
+CREATE TEMP TABLE places AS
+SELECT n.event_id, n.version, b.published_seq
+FROM versions_now AS n
+LEFT JOIN versions_before AS b USING (event_id, known_from, content_hash, nth)
+WHERE n.published_seq IS DISTINCT FROM b.published_seq;
 
 -- name: note_removed
 -- The versions that were ever published and are not here. Grain: version.
@@ -60,20 +58,26 @@ UNION ALL
 FROM removed_before;
 
 -- name: number_new
--- Give new versions the next places, in order of knowledge. Grain: version.
-UPDATE event_versions SET published_seq = v.published_seq
-FROM (
-    SELECT
-        rowid AS row_id,
-        row_number() OVER (ORDER BY known_from, event_id, version) + greatest(
-            0,
-            (SELECT max(published_seq) FROM event_versions),
-            (SELECT max(published_seq) FROM state.removed_versions)
-        ) AS published_seq
-    FROM event_versions
-    WHERE published_seq IS NULL
-) AS v
-WHERE event_versions.rowid = v.row_id;
+-- The next places, for new versions in order of knowledge. Grain: version.
+CREATE OR REPLACE TEMP TABLE places AS
+SELECT
+    event_id, version,
+    row_number() OVER (ORDER BY known_from, event_id, version) + greatest(
+        0,
+        (SELECT max(published_seq) FROM event_versions),
+        (SELECT max(published_seq) FROM state.removed_versions)
+    ) AS published_seq
+FROM event_versions
+WHERE published_seq IS NULL;
+
+-- name: take_places
+-- Give versions their places. Grain: version. Run twice: the same.
+UPDATE current_versions AS c SET published_seq = p.published_seq
+FROM places AS p
+WHERE p.event_id = c.event_id AND p.version = c.version;
+UPDATE ended_versions AS e SET published_seq = p.published_seq
+FROM places AS p
+WHERE p.event_id = e.event_id AND p.version = e.version;
 
 -- name: note_feed
 -- The id of the feed, to which the places belong. Grain: fact.

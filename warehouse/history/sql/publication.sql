@@ -1,11 +1,9 @@
 -- The last steps before a file is published, once all batches are folded.
 --
 --     (forget_batch, forget_record →) insert_batch, insert_record, insert_rejects
---     → show_seen → show_unknown → note_first_look → forget_days → note_days
+--     → note_first_look → forget_days → note_days
 --     → empty_requests → insert_requests → empty_usage → insert_usage   (if the logs changed)
 --     → (feed.sql) → check_versions, check_absences, check_counts → note_publication
---
--- Aliases: s when and how an event was seen (`event_seen`).
 
 -- name: find_last_key
 -- The fold key of the last batch in the file. Grain: one row, or none in an empty file.
@@ -66,42 +64,6 @@ FROM (SELECT unnest(from_json($record, '{
 INSERT INTO rejects BY NAME
 SELECT $observed_at::DATE AS observed_date, batch_id, position, reason, raw
 FROM rejected;
-
--- name: show_seen
--- Show in the events what each observation may change. Grain: event. Run twice: the same.
-UPDATE events SET
-    last_seen_at = s.last_seen_at, content_at = s.content_at, missing_since = s.missing_since,
-    {each uncompared: @name = s.@name},
-    extra = s.extra::JSON
-FROM event_seen AS s
-WHERE events.event_id = s.event_id
-    AND (
-        events.content_at IS DISTINCT FROM s.content_at
-        OR events.last_seen_at IS DISTINCT FROM s.last_seen_at
-        OR events.missing_since IS DISTINCT FROM s.missing_since
-        OR events.extra IS DISTINCT FROM s.extra
-        OR row({each uncompared: events.@name}) IS DISTINCT FROM row({each uncompared: s.@name})
-    );
-
--- name: list_known
--- The sets of fields that are known of any event, and the fields that are not. Grain: set.
-SELECT known, unknown_of(known) FROM (SELECT DISTINCT known FROM event_seen);
-
--- name: show_unknown_of_all
--- Show in the events which fields are not known, if it is the same of all. Grain: event.
--- Run twice: the same. Parameters: $unknown.
-UPDATE events SET unknown_fields = $unknown::VARCHAR[]
-WHERE unknown_fields IS DISTINCT FROM $unknown::VARCHAR[];
-
--- name: show_unknown
--- Show in the events which fields are not known. Grain: event. Run twice: the same.
-UPDATE events SET unknown_fields = m.unknown_fields
-FROM event_seen AS s
-JOIN (
-    SELECT known, unknown_of(known) AS unknown_fields
-    FROM (SELECT DISTINCT known FROM event_seen)
-) AS m ON m.known = s.known
-WHERE events.event_id = s.event_id AND events.unknown_fields IS DISTINCT FROM m.unknown_fields;
 
 -- name: note_first_look
 -- The times of the first and the last observation of events; NULL without one. Grain: one row.
@@ -262,10 +224,8 @@ ORDER BY 1
 LIMIT 3;
 
 -- name: check_counts
--- How many events and versions there are, and how many there should be. Grain: one row.
+-- How many versions there are, and how many there should be. Grain: one row.
 SELECT
-    (SELECT count(*) FROM events),
-    (SELECT count(*) FROM event_seen),
     (SELECT count(*) FROM event_versions),
     (SELECT coalesce(sum(versions), 0) FROM state.days);
 
@@ -293,8 +253,10 @@ ORDER BY 1;
 
 -- name: make_index
 -- Finds the versions of an event, which readers look up one by one. Once per publication.
-CREATE INDEX event_versions_by_event ON event_versions (event_id);
+CREATE INDEX current_versions_by_event ON current_versions (event_id);
+CREATE INDEX ended_versions_by_event ON ended_versions (event_id);
 
 -- name: drop_index
 -- Run twice: the same.
-DROP INDEX IF EXISTS event_versions_by_event;
+DROP INDEX IF EXISTS current_versions_by_event;
+DROP INDEX IF EXISTS ended_versions_by_event;

@@ -6,24 +6,41 @@
 --     read_facts → (batches are folded) → forget_fact → note_fact
 
 -- name: create_state
--- Internal tables of the fold. Grain: one row per event, cancellation, coin, batch, day or fact.
--- `event_seen` has what every observation of an event may change; `events` has its content. In it,
--- `shown_at` is the content time of the last row of the event, and `accepted_at` when that was
--- observed; `content_at` is later if an absence proved a withdrawal since. Of a missing event,
--- `absent_at` is the newest content time of its absences; `absent_export_at` and
--- `absent_export_content_at` are those of the first export that counts for a withdrawal.
--- `row_md5` is the digest of the record of an export.
+-- Internal tables of the fold. Grain: one row per event, ended version, cancellation, coin, batch, day
+-- or fact.
+-- `current_versions` has the current version of each event, and what every observation of it may
+-- change. The view `events` shows it; the view `event_versions` shows it with `ended_versions`, to
+-- which a change moves its row. A column that a version keeps while observations change it is there
+-- twice: as last seen, and as `version_…`. `shown_at` is the content time of the last row of the
+-- event, and `accepted_at` when that was observed; `content_at` is later if an absence proved a
+-- withdrawal since. Of a missing event, `absent_at` is the newest content time of its absences;
+-- `absent_export_at` and `absent_export_content_at` are those of the first export that counts for a
+-- withdrawal. `known` are the fields that were ever shown. `row_md5` is the digest of the record of an
+-- export.
 -- `coin_labels` are the names of coins in events. `batch_records` has each batch's account as JSON.
 -- `days` has the versions of each observed day, and a hash of them. `removed_versions` are those that
 -- were published, and that a refold removed.
 CREATE SCHEMA state;
-CREATE TABLE state.event_seen (
-    event_id VARCHAR, known BIGINT,
-    {each uncompared: @name @type},
-    extra VARCHAR,
-    content_at TIMESTAMPTZ, shown_at TIMESTAMPTZ, accepted_at TIMESTAMPTZ, last_seen_at TIMESTAMPTZ,
-    missing_since TIMESTAMPTZ, absent_at TIMESTAMPTZ, absent_export_at TIMESTAMPTZ,
-    absent_export_content_at TIMESTAMPTZ, content_md5 VARCHAR, row_md5 VARCHAR
+CREATE TABLE state.current_versions (
+    event_id VARCHAR,
+    {each content: @name @type},
+    {each dating: @name @type},
+    extra JSON, first_seen_at TIMESTAMPTZ, version INTEGER, known_from TIMESTAMPTZ,
+    change_kinds VARCHAR[], changed_fields VARCHAR[], batch_id VARCHAR, feed VARCHAR, plan VARCHAR,
+    {each uncompared: version_@name @type},
+    version_unknown_fields VARCHAR[], version_extra JSON, version_content_at TIMESTAMPTZ,
+    published_seq BIGINT, known BIGINT, content_at TIMESTAMPTZ, shown_at TIMESTAMPTZ,
+    accepted_at TIMESTAMPTZ, last_seen_at TIMESTAMPTZ, missing_since TIMESTAMPTZ,
+    absent_at TIMESTAMPTZ, absent_export_at TIMESTAMPTZ, absent_export_content_at TIMESTAMPTZ,
+    content_md5 VARCHAR, row_md5 VARCHAR
+);
+CREATE TABLE state.ended_versions (
+    event_id VARCHAR,
+    {each content: @name @type},
+    {each dating: @name @type},
+    unknown_fields VARCHAR[], extra JSON, first_seen_at TIMESTAMPTZ, version INTEGER,
+    known_from TIMESTAMPTZ, known_to TIMESTAMPTZ, change_kinds VARCHAR[], changed_fields VARCHAR[],
+    batch_id VARCHAR, feed VARCHAR, plan VARCHAR, content_at TIMESTAMPTZ, published_seq BIGINT
 );
 CREATE TABLE state.cancellations_waiting (
     event_id VARCHAR, cancelled_at TIMESTAMPTZ, content_at TIMESTAMPTZ,
@@ -44,13 +61,10 @@ CREATE TABLE state.removed_versions (
 CREATE TABLE state.facts (name VARCHAR, value VARCHAR);
 
 -- name: define_macros
--- Whether a bitmask has the bit of a field, and the fields without theirs; and an instant from the service if it can be believed:
--- one more than a day after the observation is unknown, else a single wrong year would be newer
--- than all later content.
+-- Whether a bitmask has the bit of a field; and an instant from the service if it can be believed: one
+-- more than a day after the observation is unknown, else a single wrong year would be newer than all
+-- later content.
 CREATE OR REPLACE TEMP MACRO has(fields, field_bit) AS fields & field_bit <> 0;
-CREATE OR REPLACE TEMP MACRO unknown_of(known) AS list_filter([
-    {each fields: if(has(known, @bit), NULL, '@name')}
-], lambda name: name IS NOT NULL);
 CREATE OR REPLACE TEMP MACRO believed(instant, observed_at) AS
     if(instant <= observed_at + INTERVAL 1 DAY, instant, NULL);
 

@@ -1,18 +1,16 @@
 -- From verdicts to versions. All comparisons are made before the state changes:
 --
---     new            find_creations → find_first_versions
---     differs        find_differences → name_change_kinds → end_versions → log_versions
+--     new            find_creations → add_first_versions → count_first_versions
+--     differs        find_differences → name_change_kinds
 --     any but new    find_found → log_absences   (if a row ends an absence)
 --     unchanged      touch_unchanged
---     same, differs  forget_scores → touch_seen   (before take_content changes what they compare)
+--     same, differs  forget_scores → touch_seen   (before take_versions changes what they compare)
 --     any but new    end_absences      (if a row ends an absence)
---     differs        take_content → count_change_kinds
---     new            log_versions → count_first_versions → take_first_seen → take_first_content
+--     differs        end_versions → take_versions → count_change_kinds
 --     any            note_cancellations
 --
--- Aliases: w rows of the observation (`incoming`), j `classified`, c content (`events`), s when and
--- how an event was seen (`event_seen`), k `cancellations_waiting`, n `created`, v `watched_spans` in
--- find_creations, else versions.
+-- Aliases: w rows of the observation (`incoming`), j `classified`, c `current_versions`,
+-- k `cancellations_waiting`, n `created`, v `watched_spans` in find_creations, else versions.
 
 -- name: find_creations
 -- First sightings that are creations: a complete pull of their date came before they were created.
@@ -26,40 +24,44 @@ JOIN watched_spans AS v
 WHERE (v.coins IS NULL OR list_has_any(v.coins, w.coins))
   AND (v.categories IS NULL OR list_has_any(v.categories, w.categories));
 
--- name: find_first_versions
--- First sightings. Grain: event. A waiting cancellation applies if it is not older; if the sighting
--- itself is cancelled, only if it is newer.
--- A view, so that a million wide rows are not written twice; a table if they are few, since each use
--- of a view plans its joins again. Placeholders: kind.
-CREATE OR REPLACE TEMP {kind} first_versions AS
+-- name: add_first_versions
+-- First sightings. Grain: event. Once per observation.
+-- A waiting cancellation applies if it is not older; if the sighting itself is cancelled, only if it is
+-- newer. In one statement, so that a million wide rows are not written twice.
+INSERT INTO current_versions BY NAME
 SELECT
-    *,
-    list_concat([if(is_created, 'created', 'revealed')],
-                if(status = 'cancelled', ['cancelled'], [])) AS change_kinds,
-    []::VARCHAR[] AS changed_fields,
+    event_id,
+    {each fields: @name},
+    if(is_cancelled_before, 'cancelled', status) AS status,
+    if(is_cancelled_before, waiting.cancelled_at, cancelled_at) AS cancelled_at,
+    date_precision,
     _almanac.earliest(date, date_precision, is_estimated) AS earliest,
     _almanac.latest(date, date_end, date_precision, earliest) AS latest,
-    _almanac.displayed_date_full(displayed_date, date, date_end, date_precision, earliest) AS displayed_date_full
+    _almanac.displayed_date_full(displayed_date, date, date_end, date_precision, earliest) AS displayed_date_full,
+    extra, observed_at AS first_seen_at, 1 AS version, observed_at AS known_from,
+    list_concat([if(is_created, 'created', 'revealed')],
+                if(is_cancelled_before OR status = 'cancelled', ['cancelled'], [])) AS change_kinds,
+    []::VARCHAR[] AS changed_fields, $batch_id AS batch_id, $feed AS feed, $plan AS plan,
+    {each uncompared: @name AS version_@name},
+    unknown_fields AS version_unknown_fields, extra AS version_extra,
+    if(is_cancelled_before, waiting.content_at, content_at) AS version_content_at,
+    shown AS known, version_content_at AS content_at, version_content_at AS shown_at,
+    observed_at AS accepted_at, observed_at AS last_seen_at,
+    if(is_cancelled_before, NULL, content_md5) AS content_md5,
+    if(is_cancelled_before, NULL, row_md5) AS row_md5
 FROM (
     SELECT
-        w.event_id, w.observed_at, w.content_md5, w.row_md5,
+        w.*, m.unknown_fields, n.event_id IS NOT NULL AS is_created, k AS waiting,
         coalesce(
             k.content_at > w.content_at
                 OR (k.content_at = w.content_at AND w.status = 'scheduled'),
             false
         ) AS is_cancelled_before,
-        if(is_cancelled_before, k.content_at, w.content_at) AS content_at,
-        {each fields: w.@name},
-        w.shown AS known, m.unknown_fields, w.extra,
-        if(is_cancelled_before, 'cancelled', w.status) AS status,
-        if(is_cancelled_before, k.cancelled_at, w.cancelled_at) AS cancelled_at,
-        _almanac.date_precision(w.date, w.date_type, w.is_estimated) AS date_precision,
-        w.observed_at AS first_seen_at, 1 AS version,
-        n.event_id IS NOT NULL AS is_created
+        _almanac.date_precision(w.date, w.date_type, w.is_estimated) AS date_precision
     FROM incoming AS w
     JOIN classified AS j ON j.event_id = w.event_id AND j.verdict = 'new'
     JOIN (
-        SELECT shown, unknown_of(shown) AS unknown_fields
+        SELECT shown, _almanac.unknown_fields(shown) AS unknown_fields
         FROM (SELECT DISTINCT shown FROM incoming)
     ) AS m ON m.shown = w.shown
     LEFT JOIN cancellations_waiting AS k ON k.event_id = w.event_id
@@ -74,42 +76,41 @@ CREATE OR REPLACE TEMP TABLE changed_events AS
 SELECT
     w.event_id, w.observed_at, w.content_at, w.shown, c.first_seen_at, c.version + 1 AS version,
     {each fields before impact:
-        if(has(w.shown, @bit), w.@name, @state.@name) AS @name},
+        if(has(w.shown, @bit), w.@name, c.@name) AS @name},
     CASE
         WHEN has(w.shown, $impact_bit) THEN w.impact
         WHEN has(w.shown, $impact_band_bit) AND w.impact_band IS DISTINCT FROM c.impact_band THEN NULL
         ELSE c.impact
     END AS impact,
     {each fields after impact:
-        if(has(w.shown, @bit), w.@name, @state.@name) AS @name},
+        if(has(w.shown, @bit), w.@name, c.@name) AS @name},
     CASE
         WHEN has(w.shown, $impact_band_bit) AND NOT has(w.shown, $impact_bit)
              AND w.impact_band IS DISTINCT FROM c.impact_band
-            THEN (s.known | w.shown) & ~$impact_bit
-        ELSE s.known | w.shown
+            THEN (c.known | w.shown) & ~$impact_bit
+        ELSE c.known | w.shown
     END AS known,
-    coalesce(w.extra, s.extra) AS extra,
+    coalesce(w.extra, c.extra) AS extra,
     w.status, w.cancelled_at,
     c.status AS old_status, c.cancelled_at AS old_cancelled_at,
     list_filter([
         {each compared before impact:
-            if(has(w.shown & s.known, @bit) AND w.@name IS DISTINCT FROM c.@name, '@name', NULL)},
+            if(has(w.shown & c.known, @bit) AND w.@name IS DISTINCT FROM c.@name, '@name', NULL)},
         CASE
-            WHEN has(w.shown & s.known, $impact_bit) AND w.impact IS DISTINCT FROM c.impact
+            WHEN has(w.shown & c.known, $impact_bit) AND w.impact IS DISTINCT FROM c.impact
                 THEN 'impact'
-            WHEN has(w.shown & s.known, $impact_band_bit) AND has(s.known & ~w.shown, $impact_bit)
+            WHEN has(w.shown & c.known, $impact_band_bit) AND has(c.known & ~w.shown, $impact_bit)
                  AND w.impact_band IS DISTINCT FROM c.impact_band THEN 'impact'
         END,
         {each compared after impact:
-            if(has(w.shown & s.known, @bit) AND w.@name IS DISTINCT FROM c.@name, '@name', NULL)}
+            if(has(w.shown & c.known, @bit) AND w.@name IS DISTINCT FROM c.@name, '@name', NULL)}
     ], lambda name: name IS NOT NULL) AS changed,
     list_filter([
-        {each compared: if(has(w.shown & ~s.known, @bit), '@name', NULL)}
+        {each compared: if(has(w.shown & ~c.known, @bit), '@name', NULL)}
     ], lambda name: name IS NOT NULL) AS revealed
 FROM incoming AS w
 JOIN classified AS j ON j.event_id = w.event_id AND j.verdict = 'differs'
-JOIN events AS c ON c.event_id = w.event_id
-JOIN event_seen AS s ON s.event_id = w.event_id;
+JOIN current_versions AS c ON c.rowid = j.current_row;
 
 -- name: name_change_kinds
 -- The change kinds of each difference, in a fixed order. Grain: event.
@@ -117,7 +118,7 @@ JOIN event_seen AS s ON s.event_id = w.event_id;
 CREATE OR REPLACE TEMP TABLE new_versions AS
 SELECT
     * EXCLUDE (old_status, old_cancelled_at),
-    unknown_of(known) AS unknown_fields,
+    _almanac.unknown_fields(known) AS unknown_fields,
     _almanac.earliest(date, date_precision, is_estimated) AS earliest,
     _almanac.latest(date, date_end, date_precision, earliest) AS latest,
     _almanac.displayed_date_full(displayed_date, date, date_end, date_precision, earliest) AS displayed_date_full,
@@ -149,101 +150,98 @@ FROM (
 )
 WHERE len(change_kinds) > 0;
 
--- name: end_versions
--- The versions that others replace end. Grain: event. Run twice: the same.
--- Placeholders: rows.
-UPDATE event_versions SET known_to = v.observed_at
-FROM {rows} AS v
-WHERE event_versions.event_id = v.event_id AND event_versions.version = v.version - 1;
-
--- name: log_versions
--- New versions, which begin when they were observed. Grain: event, version. Once per observation.
--- Placeholders: rows.
-INSERT INTO event_versions BY NAME
-SELECT
-    event_id, version, observed_at AS known_from, 'observed' AS known_basis, change_kinds,
-    changed_fields, $batch_id AS batch_id, $feed AS feed, $plan AS plan, content_at,
-    {each content: @name},
-    {each dating: @name},
-    first_seen_at, unknown_fields, extra::JSON AS extra
-FROM {rows};
-
 -- name: find_found
 -- Missing events that were seen again. Grain: event.
 CREATE OR REPLACE TEMP TABLE absence_changes AS
 SELECT
-    s.event_id, coalesce(w.observed_at, $observed_at) AS changed_at,
+    j.event_id, coalesce(w.observed_at, $observed_at) AS changed_at,
     NULL::TIMESTAMPTZ AS missing_since
-FROM event_seen AS s
-JOIN classified AS j
-    ON j.event_id = s.event_id AND j.verdict IN ('same', 'differs', 'unchanged')
-LEFT JOIN incoming AS w ON w.event_id = s.event_id
-WHERE s.missing_since IS NOT NULL AND j.is_found;
+FROM classified AS j
+LEFT JOIN incoming AS w ON w.event_id = j.event_id
+WHERE j.verdict IN ('same', 'differs', 'unchanged') AND j.is_missing AND j.is_found;
 
 -- name: touch_unchanged
 -- Record that unchanged events were seen. Grain: event. Once per observation.
 -- Parameters: $content_at, $observed_at of the observation.
-UPDATE event_seen SET
+UPDATE current_versions AS c SET
     content_at = $content_at,
     shown_at = $content_at,
     accepted_at = $observed_at,
-    last_seen_at = if(j.is_found, $observed_at, event_seen.last_seen_at)
+    last_seen_at = if(j.is_found, $observed_at, c.last_seen_at)
 FROM classified AS j
-WHERE event_seen.rowid = j.seen_row AND j.verdict = 'unchanged';
+WHERE c.rowid = j.current_row AND j.verdict = 'unchanged';
 
 -- name: forget_scores
 -- A band that contradicts the known score makes the score unknown. Grain: event. Run twice: the same.
 -- Only for observations in which a row shows a band without a score.
-UPDATE event_seen SET known = event_seen.known & ~$impact_bit
+UPDATE current_versions AS c SET known = c.known & ~$impact_bit
 FROM incoming AS w
 JOIN classified AS j ON j.event_id = w.event_id AND j.verdict IN ('same', 'differs')
-JOIN events AS c ON c.event_id = w.event_id
-WHERE event_seen.event_id = w.event_id
+WHERE c.rowid = j.current_row
   AND has(w.shown, $impact_band_bit) AND NOT has(w.shown, $impact_bit)
   AND w.impact_band IS DISTINCT FROM c.impact_band;
 
 -- name: touch_seen
 -- Record that accepted events were seen, changed or not. Grain: event. Once per observation.
 -- A row without content (a cancellation) does not show the event.
-UPDATE event_seen SET
-    known = event_seen.known | w.shown,
+UPDATE current_versions AS c SET
+    known = c.known | w.shown,
     {each uncompared except updated_at:
-        @name = if(has(w.shown, @bit), w.@name, event_seen.@name)},
+        @name = if(has(w.shown, @bit), w.@name, c.@name)},
     -- An instant that was not believed must stay so when a later row does not show it.
     updated_at = CASE
         WHEN has(w.shown, $updated_at_bit) THEN w.updated_at
-        WHEN w.shown = 0 THEN event_seen.updated_at
-        ELSE believed(event_seen.updated_at, event_seen.accepted_at)
+        WHEN w.shown = 0 THEN c.updated_at
+        ELSE believed(c.updated_at, c.accepted_at)
     END,
-    extra = coalesce(w.extra, event_seen.extra),
-    content_at = greatest(event_seen.content_at, w.content_at),
+    extra = coalesce(w.extra, c.extra),
+    content_at = greatest(c.content_at, w.content_at),
     shown_at = w.content_at,
-    accepted_at = if(w.shown = 0, event_seen.accepted_at, w.observed_at),
-    last_seen_at = if(w.shown = 0 OR NOT j.is_found, event_seen.last_seen_at, w.observed_at),
+    accepted_at = if(w.shown = 0, c.accepted_at, w.observed_at),
+    last_seen_at = if(w.shown = 0 OR NOT j.is_found, c.last_seen_at, w.observed_at),
     content_md5 = w.content_md5,
     row_md5 = w.row_md5
 FROM incoming AS w
 JOIN classified AS j ON j.event_id = w.event_id AND j.verdict IN ('same', 'differs')
-WHERE event_seen.rowid = j.seen_row;
+WHERE c.rowid = j.current_row;
 
 -- name: end_absences
 -- Missing events that were seen again are no longer missing. Grain: event. Run twice: the same.
-UPDATE event_seen SET
+UPDATE current_versions AS c SET
     missing_since = NULL, absent_at = NULL, absent_export_at = NULL, absent_export_content_at = NULL
 FROM classified AS j
-WHERE event_seen.event_id = j.event_id AND j.is_missing AND j.is_found
+WHERE c.rowid = j.current_row AND j.is_missing AND j.is_found
   AND j.verdict IN ('same', 'differs', 'unchanged');
 
--- name: take_content
--- Apply the content of new versions to the events. Grain: event. Run twice: the same.
--- Placeholders: rows.
-UPDATE events SET
+-- name: end_versions
+-- The current versions that others replace end. Grain: event, version. Once per observation, before
+-- take_versions. Placeholders: rows.
+INSERT INTO ended_versions BY NAME
+SELECT
+    c.event_id,
+    {each compared: c.@name},
+    {each uncompared: c.version_@name AS @name},
+    c.status, c.cancelled_at,
+    {each dating: c.@name},
+    c.version_unknown_fields AS unknown_fields, c.version_extra AS extra, c.first_seen_at, c.version,
+    c.known_from, v.observed_at AS known_to, c.change_kinds, c.changed_fields, c.batch_id, c.feed,
+    c.plan, c.version_content_at AS content_at, c.published_seq
+FROM current_versions AS c
+JOIN {rows} AS v ON v.event_id = c.event_id;
+
+-- name: take_versions
+-- The next versions of events are current from when they were observed. Grain: event. Once per
+-- observation. Placeholders: rows.
+UPDATE current_versions AS c SET
     {each compared: @name = v.@name},
     {each dating: @name = v.@name},
-    status = v.status, cancelled_at = v.cancelled_at, changed_at = v.observed_at,
-    version = v.version
+    {each uncompared: version_@name = v.@name},
+    status = v.status, cancelled_at = v.cancelled_at, version = v.version,
+    known_from = v.observed_at, change_kinds = v.change_kinds, changed_fields = v.changed_fields,
+    batch_id = $batch_id, feed = $feed, plan = $plan, version_unknown_fields = v.unknown_fields,
+    version_extra = v.extra, version_content_at = v.content_at, published_seq = NULL
 FROM {rows} AS v
-WHERE events.event_id = v.event_id;
+WHERE c.event_id = v.event_id;
 
 -- name: count_change_kinds
 -- How many new versions have each kind, and `versions` of them in all. Grain: kind.
@@ -253,34 +251,10 @@ SELECT 'versions', count(*) FROM new_versions;
 
 -- name: count_first_versions
 -- How many first sightings have each kind, and `versions` of them in all. Grain: kind.
--- In one pass, since each use of the view plans its joins again.
 SELECT unnest(list_append(change_kinds, 'versions')) AS kind, count(*)
-FROM first_versions
+FROM current_versions
+WHERE event_id IN (SELECT event_id FROM classified WHERE verdict = 'new')
 GROUP BY kind;
-
--- name: take_first_seen
--- When new events were seen. Grain: event. Once per observation.
-INSERT INTO event_seen
-SELECT
-    event_id, known, {each uncompared: @name}, extra, content_at, content_at, observed_at,
-    observed_at, NULL, NULL, NULL, NULL,
-    if(is_cancelled_before, NULL, content_md5),
-    if(is_cancelled_before, NULL, row_md5)
-FROM first_versions;
-
--- name: take_first_content
--- Add new events. Grain: event. Once per observation.
--- From their versions, so that the rows of a large observation can be removed before.
-INSERT INTO events BY NAME
-SELECT
-    v.event_id,
-    {each content: v.@name},
-    {each dating: v.@name},
-    v.first_seen_at, v.known_from AS last_seen_at, v.known_from AS changed_at, v.content_at,
-    v.version, v.unknown_fields, v.extra
-FROM event_versions AS v
-JOIN classified AS j ON j.event_id = v.event_id AND j.verdict = 'new'
-WHERE v.version = 1;
 
 -- name: note_cancellations
 -- Cancellations, seen with or without their event. Grain: event. Run twice: the same.

@@ -3,10 +3,10 @@
 --     create_unchanged → find_unchanged → find_new_records → count_unchanged
 
 -- name: create_unchanged
--- Grain: one row per unchanged record: its event, the row of it in `event_seen`, its place in the
--- file. None at the beginning of a batch.
+-- Grain: one row per unchanged record: its event, the row of it in `current_versions`, its place
+-- in the file. None at the beginning of a batch.
 -- Run twice: empty again.
-CREATE OR REPLACE TEMP TABLE unchanged (event_id VARCHAR, seen_row BIGINT, place BIGINT)
+CREATE OR REPLACE TEMP TABLE unchanged (event_id VARCHAR, current_row BIGINT, place BIGINT)
 
 -- name: find_unchanged
 -- Grain: one row per unchanged record of an export, into `unchanged`. The relation `arrived` has all
@@ -15,8 +15,8 @@ CREATE OR REPLACE TEMP TABLE unchanged (event_id VARCHAR, seen_row BIGINT, place
 -- Parameters: $reading (how records are read: columns, plan, separator).
 -- Run twice: every row is there twice.
 INSERT INTO unchanged
-SELECT event_id, event_seen.rowid, place
-FROM event_seen
+SELECT event_id, current_versions.rowid, place
+FROM current_versions
 JOIN (
     SELECT
         almanac_clean(id) AS event_id, any_value(digest) AS digest, any_value(place) AS place
@@ -49,9 +49,9 @@ SELECT place, hash(line) AS digest FROM arrived
 -- Parameters: $reading (how records are read: columns, plan, separator).
 -- Run twice: every row is there twice.
 INSERT INTO unchanged
-SELECT any_value(event_id), any_value(s.rowid), any_value(place)
+SELECT any_value(event_id), any_value(c.rowid), any_value(place)
 FROM arrived_lines AS a
-JOIN event_seen AS s ON try_cast(s.row_md5 AS UBIGINT) = hash(a.digest, $reading::VARCHAR)
+JOIN current_versions AS c ON try_cast(c.row_md5 AS UBIGINT) = hash(a.digest, $reading::VARCHAR)
 GROUP BY digest
 HAVING count(*) = 1
 

@@ -2,6 +2,13 @@
 -- publication, the views and the other macros use. Arithmetic is on UTC, whatever the zone of the
 -- session: an interval of days or a truncated instant would follow the zone.
 
+-- name: macro_unknown_fields
+-- Grain: a macro of one value, the fields without a bit in a bitmask.
+-- Parameters: known, the bitmask. Run twice: fails; it is made once in a new file.
+CREATE MACRO _almanac.unknown_fields(known) AS list_filter([
+    {each fields: CASE WHEN known & @bit = 0 THEN '@name' END}
+], lambda name: name IS NOT NULL)
+
 -- name: macro_end_after
 -- Grain: a macro of one value, the exclusive end of what begins at an instant: a day later for
 -- 00:00:00, which stands for the whole day, else the next second, the unit of the service's dates.

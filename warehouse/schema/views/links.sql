@@ -1,4 +1,38 @@
--- Tables that follow from others: the coins and categories of events, and the complete pulls.
+-- Tables that follow from others: events and their versions, the coins and categories of events, and
+-- the complete pulls.
+
+-- name: view_events
+-- Grain: one row per event, as now known.
+-- Parameters: none. Run twice: the same rows.
+SELECT
+    event_id,
+    {each content: @name},
+    {each dating: @name},
+    first_seen_at, last_seen_at, missing_since, known_from AS changed_at, content_at, version,
+    _almanac.unknown_fields(known) AS unknown_fields, extra
+FROM state.current_versions
+
+-- name: view_event_versions
+-- Grain: one row per version of an event.
+-- Parameters: none. Run twice: the same rows.
+SELECT
+    event_id,
+    {each content: @name},
+    {each dating: @name},
+    unknown_fields, extra, first_seen_at, version, known_from, known_to, 'observed' AS known_basis,
+    change_kinds, changed_fields, batch_id, feed, plan, content_at, published_seq
+FROM state.ended_versions
+UNION ALL BY NAME
+SELECT
+    event_id,
+    {each compared: @name},
+    {each uncompared: version_@name AS @name},
+    status, cancelled_at,
+    {each dating: @name},
+    version_unknown_fields AS unknown_fields, version_extra AS extra, first_seen_at, version,
+    known_from, NULL::TIMESTAMPTZ AS known_to, 'observed' AS known_basis, change_kinds,
+    changed_fields, batch_id, feed, plan, version_content_at AS content_at, published_seq
+FROM state.current_versions
 
 -- name: view_event_coins
 -- Grain: one row per event and coin. A coin's own names come before those it had in an event.
