@@ -173,10 +173,10 @@ class TestWhatThereIs:
         rows = {row["name"]: row for row in db.tables()}
         assert rows["events"] == {
             "name": "events",
-            "kind": "table",
+            "kind": "view",
             "description": "one row per event, as now known",
         }
-        assert rows["upcoming_events"]["kind"] == "view"
+        assert rows["coins"]["kind"] == "table"
         assert rows["events_as_of(ts, basis)"]["kind"] == "macro"
         assert all(row["description"] for row in rows.values())
 

@@ -65,7 +65,7 @@ QUERIES: Final = {
     "then": "SELECT event_id, x_venue FROM events_as_of('2026-03-03 12:00') ORDER BY event_id",
     "rejects": "SELECT reason FROM rejects",
     "columns": "SELECT table_name, comment FROM duckdb_columns() WHERE column_name = 'x_venue' "
-    "AND database_name = current_database() ORDER BY table_name",
+    "AND database_name = current_database() AND schema_name = 'main' ORDER BY table_name",
 }
 NEW: Final = {
     "xVenue": "Lisbon",
