@@ -38,6 +38,7 @@ from warehouse.files.storage import Storage
 from warehouse.home import Home
 
 if TYPE_CHECKING:
+    from catalog.sandbox.process import SandboxProcess
     from catalog.sandbox.sandbox import Sandbox
     from resources.http.client import CatalogClient
 
@@ -78,14 +79,28 @@ class _Address:
     source: str
     ledger: Ledger
     clock: Callable[[], datetime] = utc_now
-    sandbox: "Sandbox | None" = field(default=None, repr=False)
+    sandbox: "Sandbox | SandboxProcess | None" = field(default=None, repr=False)
 
 
 @dataclass(slots=True)
 class OpenedSession(CatalogSession):
     """A session, with the embedded sandbox if it is one."""
 
-    sandbox: "Sandbox | None" = None
+    sandbox: "Sandbox | SandboxProcess | None" = None
+
+
+@contextmanager
+def start_sandbox(settings: Settings) -> "Iterator[SandboxProcess]":
+    """Start the embedded sandbox in a process of its own, and end it after the block."""
+    from catalog.sandbox.process import SandboxProcess
+
+    with (
+        TemporaryDirectory(prefix="sandbox-", dir=own_folder()) as folder,
+        SandboxProcess(
+            seed=settings.sandbox_seed, now=utc_now(), state_dir=Path(folder)
+        ) as process,
+    ):
+        yield process
 
 
 @contextmanager
@@ -93,14 +108,16 @@ def open_service(
     settings: Settings,
     *,
     now: datetime | None = None,
+    sandbox: "SandboxProcess | None" = None,
     probe_state: Path | None = None,
     work: Work = "daily",
 ) -> Iterator[OpenedSession]:
     """Open a session, determine the plan, and claim the home once the service has answered.
 
-    `now` stops the clock of the embedded sandbox; with None it runs in real time. With
-    `probe_state`, a folder for the request log, the home is neither claimed nor written to. `work`
-    is the purpose of the requests: each kind has its own share of the month.
+    `now` stops the clock of the embedded sandbox; with None it runs in real time. `sandbox` is its
+    process; with None it is served from this process. With `probe_state`, a folder for the request
+    log, the home is neither claimed nor written to. `work` is the purpose of the requests: each
+    kind has its own share of the month.
 
     Raises:
         SettingsError: the settings contradict each other, or the plan is not known.
@@ -112,14 +129,14 @@ def open_service(
 
     home = locate_home(settings)
     with ExitStack() as stack:
-        address = _address(settings, stack, now)
+        address = _address(settings, stack, now, sandbox)
         if probe_state is None:
             restore_home(home)
             home.check(address.source)
             if home.bucket is not None:
                 home.bucket.hold()  # Before a request: another home may be the writer.
         log = RequestLog(probe_state or home.state, address.clock, key=address.key)
-        # The embedded sandbox may have any time, and is in this process: no proxy is in between.
+        # The embedded sandbox may have any time, and is on this machine: no proxy is in between.
         is_sandbox = address.sandbox is not None
         service_clock = ServiceClock(
             address.clock,
@@ -191,7 +208,7 @@ def open_service(
         yield service
 
 
-def _sleep(sandbox: "Sandbox | None", seconds: float) -> None:
+def _sleep(sandbox: "Sandbox | SandboxProcess | None", seconds: float) -> None:
     if sandbox is None or sandbox.clock.running:
         time.sleep(seconds)
     else:
@@ -199,16 +216,23 @@ def _sleep(sandbox: "Sandbox | None", seconds: float) -> None:
         sandbox.advance(timedelta(seconds=seconds))
 
 
-def _address(settings: Settings, stack: ExitStack, now: datetime | None) -> _Address:
+def _address(
+    settings: Settings,
+    stack: ExitStack,
+    now: datetime | None,
+    sandbox: "Sandbox | SandboxProcess | None",
+) -> _Address:
     found, ledger = settings.service_address(), open_ledger(settings)
     if found is not None and ledger is not None:
         return _Address(*found, source=found[0], ledger=ledger)
-    from catalog.sandbox.control import SandboxClock
-    from catalog.sandbox.sandbox import Sandbox
-
     folder = stack.enter_context(TemporaryDirectory(prefix="sandbox-", dir=own_folder()))
-    sandbox = Sandbox(seed=settings.sandbox_seed, clock=SandboxClock(now), state_dir=Path(folder))
-    stack.enter_context(sandbox)
+    if sandbox is None:
+        from catalog.sandbox.sandbox import Sandbox
+
+        sandbox = Sandbox(seed=settings.sandbox_seed, now=now, state_dir=Path(folder))
+        stack.enter_context(sandbox)
+    elif now is not None:
+        sandbox.set_clock(now)
     plan = PLANS[settings.plan or SANDBOX_PLAN.name]
     ledger = Ledger(
         Path(folder) / "key.sqlite", now_ns=lambda: int(sandbox.clock.now().timestamp() * SECOND_NS)

@@ -96,8 +96,11 @@ def _summary(settings: Settings, days: int, began: float) -> dict[str, Any]:
     restore_home(home)
     home.check(settings.source)
     from catalog.sandbox.world.lifecycle import pause_garbage_collector
+    from pipeline.service_session import open_service, start_sandbox
 
     with ExitStack() as held:
+        # It makes its catalog while Dagster is imported.
+        sandbox = held.enter_context(start_sandbox(settings)) if simulated else None
         # Modules and catalog live until the end; the garbage collector would scan them for seconds.
         show = held.enter_context(show_steps("Opening the home and the service ..."))
         with pause_garbage_collector():
@@ -107,7 +110,6 @@ def _summary(settings: Settings, days: int, began: float) -> dict[str, Any]:
             from pipeline.automation.health import write_run_note
             from pipeline.automation.prune import prune_files
             from pipeline.instance import open_instance
-            from pipeline.service_session import open_service
 
             if held.enter_context(home.run_lock()):
                 now = utc_now().replace(microsecond=0)
@@ -119,7 +121,8 @@ def _summary(settings: Settings, days: int, began: float) -> dict[str, Any]:
             held.callback(lambda: write_run_note(home, Layout(), instance, utc_now()))
             for run_id in fail_dead_runs(instance):
                 warnings.print(f"Run {run_id} was killed; it is marked failed.", markup=False)
-            service = held.enter_context(open_service(settings, now=instants[0].at))
+            opening = open_service(settings, now=instants[0].at, sandbox=sandbox)
+            service = held.enter_context(opening)
             gc.freeze()
             held.callback(gc.unfreeze)
         place = ""

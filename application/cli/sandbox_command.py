@@ -69,7 +69,7 @@ def sandbox(
     if context.invoked_subcommand is not None:
         context.obj = folder
         return
-    from catalog.sandbox.control import SandboxClock
+    from catalog.sandbox.clock import SandboxClock
     from catalog.sandbox.sandbox import DEFAULT_SEED, Sandbox
     from catalog.server.app import ServerOptions
 

@@ -1,16 +1,13 @@
-"""The sandbox's clock and middleware: time and faults by header, request log, control path.
+"""The sandbox's middleware: time and faults by header, request log, control path.
 
 `/sandbox/…` is for programs on this machine. The log is for tests that count requests.
 """
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from functools import partial
-from threading import Lock
+from datetime import datetime, timedelta
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -18,79 +15,13 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from catalog.contract import errors
+from catalog.sandbox.clock import SandboxClock, check_time
 from catalog.sandbox.faults import FAULTS, Fault, FaultBoard, parse_faults
 from catalog.server.control_path import CLOCK_TIME, decode_order
 from catalog.server.responses import error_response
 
 CONTROL_PATH = "/sandbox/"
 _FAULTLESS_PREFIXES = ("/v2/openapi", "/docs", "/healthz", "/metrics")
-
-EARLIEST = datetime(2017, 1, 1, tzinfo=UTC)
-LATEST = datetime(2040, 1, 1, tzinfo=UTC)
-"""The range of times that the synthetic catalog covers."""
-
-
-def check_time(instant: datetime) -> datetime:
-    """Return the time in UTC.
-
-    Raises:
-        ValueError: without a timezone, or outside `EARLIEST` to `LATEST`.
-    """
-    if instant.tzinfo is None:
-        raise ValueError(f"{instant.isoformat()} has no timezone; give it in UTC, e.g. with a Z")
-    if not EARLIEST <= instant <= LATEST:
-        raise ValueError(f"{instant.isoformat()} is outside {EARLIEST:%Y} to {LATEST:%Y}")
-    return instant.astimezone(UTC)
-
-
-class SandboxClock:
-    """Thread-safe: tests move it while the server reads it. Every time is aware UTC."""
-
-    def __init__(
-        self, start: datetime | None = None, *, wall: Callable[[], datetime] | None = None
-    ) -> None:
-        self._wall = wall or partial(datetime.now, UTC)
-        self._lock = Lock()
-        self._shift = timedelta(0)
-        self._fixed_at = None if start is None else check_time(start)
-        self._skipped = timedelta(0)
-
-    @property
-    def running(self) -> bool:
-        return self._fixed_at is None
-
-    def now(self) -> datetime:
-        with self._lock:
-            return self._now()
-
-    def set(self, instant: datetime) -> None:
-        """Stand at a time until advanced or run."""
-        with self._lock:
-            self._skipped += max(check_time(instant) - self._now(), timedelta(0))
-            self._fixed_at = check_time(instant)
-
-    def advance(self, by: timedelta) -> datetime:
-        """Move forward (or back) and return the new time; a running clock continues to run."""
-        with self._lock:
-            moved = check_time(self._now() + by)
-            self._shift += by
-            self._skipped += max(by, timedelta(0))
-            self._fixed_at = None if self._fixed_at is None else moved
-            return moved
-
-    def monotonic_ns(self) -> int:
-        """Return the machine's monotonic time plus all time that was skipped, so that the request
-        rate recovers in it."""
-        return time.monotonic_ns() + self._skipped // timedelta(microseconds=1) * 1_000
-
-    def run(self) -> None:
-        """Run with the wall clock from the current time."""
-        with self._lock:
-            self._shift = self._now() - self._wall()
-            self._fixed_at = None
-
-    def _now(self) -> datetime:
-        return self._wall() + self._shift if self._fixed_at is None else self._fixed_at
 
 
 class LoggedRequest(NamedTuple):

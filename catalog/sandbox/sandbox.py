@@ -22,14 +22,8 @@ from starlette.types import ASGIApp
 
 from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
 from catalog.contract.plans import ELITE, PLANS
-from catalog.sandbox.control import (
-    CONTROL_PATH,
-    EARLIEST,
-    ControlOrders,
-    LoggedRequest,
-    SandboxClock,
-    SandboxLayer,
-)
+from catalog.sandbox.clock import EARLIEST, SandboxClock
+from catalog.sandbox.control import CONTROL_PATH, ControlOrders, LoggedRequest, SandboxLayer
 from catalog.sandbox.faults import DelayLayer, FaultBoard, FaultLayer, FaultyPush
 from catalog.sandbox.history import SandboxHistory
 from catalog.sandbox.world.world import World

@@ -15,7 +15,7 @@ from typing import Final
 import httpx
 import pytest
 
-from catalog.sandbox.control import SandboxClock
+from catalog.sandbox.clock import SandboxClock
 from catalog.sandbox.sandbox import Sandbox
 from tests.crashes.after_kills import intact_batches
 from tests.hangs import HANGS_AFTER_S, wait_for
