@@ -6,6 +6,7 @@ application/cli/run_command.py shows the summary.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
@@ -13,8 +14,10 @@ from typing import Any, Final, Literal
 from uuid import uuid4
 
 import dagster as dg
+import duckdb
 
 from almanac.errors import AlmanacError
+from assets.event_changes import MERGED_TAG
 from assets.feed_day import USUAL
 from assets.metadata import REFOLD_NOTES, RESUMES_AT
 from pipeline.automation.dead_runs import process_tags
@@ -26,7 +29,8 @@ from pipeline.service_session import OpenedSession
 from pipeline.settings import Settings
 from resources.session import LazySession, pull
 from warehouse.batch_problems import BatchProblem, list_new_problems
-from warehouse.errors import QUERY_INTERRUPTED
+from warehouse.errors import QUERY_INTERRUPTED, WarehouseError
+from warehouse.history.merge import merge
 from warehouse.history.warehouse_file import read_records
 from warehouse.home import Home
 from warehouse.landing.batches import Feed
@@ -128,32 +132,80 @@ def run_days(
     known = set(home.landing.batch_ids())
     job = _job(settings, service, first_day=min(instant.at for instant in instants).date())
     first = service.today() if len(instants) == 1 else None
-    for number, instant in enumerate(instants):
-        on_instant(number, instant)
-        if service.sandbox is not None:
-            service.sandbox.set_clock(instant.at)
-        if instant.kind == "poll":
-            _pull_feeds(_POLLED, service, summary)
-        else:
-            if number:
-                service.request_usage()
-            first = first or service.today()
-            if number < len(instants) - 1:
-                # Nobody looks at the warehouse between the days of a run: the last run merges them.
-                _pull_feeds(DAILY_FEEDS, service, summary)
+    try:
+        with DayMerges(home) as merges:
+            for number, instant in enumerate(instants):
+                on_instant(number, instant)
+                if service.sandbox is not None:
+                    service.sandbox.set_clock(instant.at)
+                if instant.kind == "poll":
+                    _pull_feeds(_POLLED, service, summary)
+                else:
+                    if number:
+                        merges.begin(service.today() - timedelta(days=1))
+                        service.request_usage()
+                    first = first or service.today()
+                    if number < len(instants) - 1:
+                        # The last day's run records the days before it.
+                        _pull_feeds(DAILY_FEEDS, service, summary)
+                    else:
+                        run_days_of_job(job, first, service.today(), instance, summary)
                 summary.instants += 1
-                continue
-            try:
-                run_days_of_job(job, first, service.today(), instance, summary)
-            except RunFailed as error:
-                # Only from landing: the warehouse may be unreadable.
-                error.problems = list_new_problems(home, known, records=())
-                raise
-        summary.instants += 1
+    except RunFailed as error:
+        # Only from landing: the warehouse may be unreadable.
+        error.problems = list_new_problems(home, known, records=())
+        raise
+    for note in merges.notes:
+        summary.note(note)
     _sum_up(home, known, summary)
     summary.requests = service.log.count
     summary.quota_left = service.quota_left
     return summary
+
+
+class DayMerges:
+    """Merges past days in a thread while later ones are pulled. A context manager.
+
+    At the end of the block, the merge in progress is waited for: it publishes its days.
+    """
+
+    def __init__(self, home: Home) -> None:
+        self.notes: list[str] = []
+        self._home = home
+        self._until = self._merged = date.min
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="merge")
+        self._begun: list[Future[None]] = []
+
+    def begin(self, until: date) -> None:
+        """Merge the landed batches of the days until one, after the merge in progress.
+
+        Raises:
+            RunFailed: an earlier merge failed.
+        """
+        for merged in self._begun:
+            if merged.done():
+                merged.result()
+        self._until = until
+        self._begun.append(self._pool.submit(self._merge))
+
+    def _merge(self) -> None:
+        if (until := self._until) == self._merged:
+            return
+        try:
+            report = merge(self._home, with_events=False, last_day=until)
+        except (WarehouseError, OSError, duckdb.IOException) as error:
+            raise RunFailed(f"{until}, merge: {error}") from error
+        self.notes += report.notes
+        self._merged = until
+
+    def __enter__(self) -> "DayMerges":
+        return self
+
+    def __exit__(self, kind: object, *raised: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        for merged in self._begun:
+            if kind is None and not merged.cancelled():
+                merged.result()
 
 
 def _job(settings: Settings, service: OpenedSession, *, first_day: date) -> dg.JobDefinition:
@@ -209,7 +261,7 @@ def run_days_of_job(
             tags={
                 **process_tags(run_id),
                 ".dagster/repository": "__repository__@almanac",
-                **({} if first == day else _range_tags(first, day)),
+                **({} if first == day else {MERGED_TAG: "true", **_range_tags(first, day)}),
             },
         )
     except dg.DagsterExecutionInterruptedError as error:

@@ -41,6 +41,8 @@ ONE_ROW_PER_VERSION: Final = "one_row_per_version"
 FEW_REJECTS: Final = "few_rejects"
 _REJECTED_MAX: Final = 0.01
 _RECORDED: Final = "recorded_days.json"
+MERGED_TAG: Final = "almanac/merged"
+"""The tag of a run whose past days need no refold: they are merged as they were landed."""
 _YESTERDAY: Final = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)
 
 
@@ -108,7 +110,8 @@ def record_changes(
     """
     days = list_run_days(context)
     try:
-        report = fold(home, days, today=catalog.today())
+        again = MERGED_TAG not in context.run.tags
+        report = fold(home, days, today=catalog.today(), again=again)
     except (WarehouseError, OSError, duckdb.IOException) as error:
         raise step_failure(error) from error
     log_problems(context.log, report.problems)
@@ -221,8 +224,8 @@ def _metadata_of(home: Home, day: date, report: MergeReport) -> Metadata:
     return {**day_metadata(records), **merge_metadata(report, day)}
 
 
-def fold(home: Home, days: list[date], *, today: date) -> MergeReport:
-    """Merge new batches, or refold from the first of the days if it is in the past.
+def fold(home: Home, days: list[date], *, today: date, again: bool) -> MergeReport:
+    """Merge new batches, or refold from the first of the days if it is in the past and `again`.
 
     Raises:
         WarehouseError: the warehouse can't be continued, nothing was landed on a past day, or a
@@ -234,7 +237,7 @@ def fold(home: Home, days: list[date], *, today: date) -> MergeReport:
             "was not changed."
         )
     past = [day for day in days if day < today]
-    if not past:
+    if not past or not again:
         return merge(home, with_events=False)
     landed = [day for day in past if home.landing.batch_ids(day=day)]
     if not landed:

@@ -12,6 +12,7 @@ from tests.history.stories.handmade import HandmadeHome, at, event
 from tests.history.test_rebuilds import assert_as_rebuild, assert_same, tables_of
 from warehouse.files.documents import hash_file
 from warehouse.history import checkpoints
+from warehouse.history.merge import merge
 from warehouse.history.warehouse_file import read_published
 from warehouse.home import Home
 
@@ -165,6 +166,15 @@ def test_a_batch_before_the_last_refolds_from_a_checkpoint(five_days: HandmadeHo
     kept = [read_published(restored(five_days.home, day)) for day in report.days]
     assert [len(file.batches) for file in kept if file is not None] == [4, 5, 6]
     assert_as_rebuild(five_days.home)
+
+
+def test_a_merge_until_a_day_leaves_later_batches_for_the_next(story: HandmadeHome) -> None:
+    for number in (1, 2, 3):
+        list_day(story, number)
+    assert merge(story.home, last_day=date(2026, 3, 2)).days == march(1, 2)
+    report = merge(story.home)
+    assert (report.days, report.refolded) == (march(3), {})
+    assert_as_rebuild(story.home)
 
 
 def test_checkpoints_are_of_the_last_seven_days_and_each_month(story: HandmadeHome) -> None:

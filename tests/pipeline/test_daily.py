@@ -60,7 +60,9 @@ def rows_of(home: Home, table: str) -> list[tuple[object, ...]]:
         return sorted(connection.table(table).fetchall(), key=str)
 
 
-def test_two_days_with_polls_are_runs_of_the_instance_and_published(two_days: TwoDayHome) -> None:
+def test_two_days_with_polls_are_one_run_of_the_instance_and_published(
+    two_days: TwoDayHome,
+) -> None:
     summary = two_days.summary
     assert summary.days == [YESTERDAY, TODAY]
     assert summary.instants == 4
@@ -74,16 +76,22 @@ def test_two_days_with_polls_are_runs_of_the_instance_and_published(two_days: Tw
     # One more request asked for the usage when the session was opened.
     assert statuses == {200: summary.requests}
     records = two_days.instance.fetch_materializations(dg.AssetKey("landed_export"), limit=5)
+    outcomes = {}
     for record in records.records:
         metadata = record.asset_materialization.metadata  # type: ignore[union-attr]
-        assert metadata["outcome"].value == "pulled"
+        outcomes[record.partition_key] = metadata["outcome"].value
         assert {"rows", "requests", "quota left", "bytes", "batches"} <= metadata.keys()
-    runs = two_days.instance.get_runs()
-    assert [run.status for run in runs] == [dg.DagsterRunStatus.SUCCESS] * 2
-    assert {run.tags["dagster/partition"] for run in runs} == {"2019-03-01", "2019-03-02"}
+    assert outcomes == {"2019-03-01": "reused from landing", "2019-03-02": "pulled"}
+    (run,) = two_days.instance.get_runs()
+    assert run.status == dg.DagsterRunStatus.SUCCESS
+    bounds = ("2019-03-01", "2019-03-02")
+    assert (
+        tuple(run.tags[f"dagster/asset_partition_range_{end}"] for end in ("start", "end"))
+        == bounds
+    )
     # The filter of a job's Runs page.
     label = {".dagster/repository": "__repository__@almanac"}
-    assert len(two_days.instance.get_runs(dg.RunsFilter(job_name="daily", tags=label))) == 2
+    assert len(two_days.instance.get_runs(dg.RunsFilter(job_name="daily", tags=label))) == 1
     assert len(rows_of(two_days.home, "events")) > 100
     feeds = [batch_id.split("-")[1] for batch_id in two_days.home.landing.batch_ids(day=YESTERDAY)]
     assert (feeds.count("events"), feeds.count("cancellations"), feeds.count("export")) == (3, 3, 1)
@@ -96,8 +104,12 @@ def test_the_changes_of_each_day_are_recorded_and_the_tables_once_after_the_last
         found = two_days.instance.fetch_materializations(dg.AssetKey(asset), limit=10).records
         return [record.partition_key for record in found]
 
-    # Yesterday's once more, with its polls, which today's run merged.
-    assert set(recorded("event_changes")) == {TODAY.isoformat(), YESTERDAY.isoformat()}
+    changes = two_days.instance.fetch_materializations(dg.AssetKey("event_changes"), limit=10)
+    days = [TODAY.isoformat(), YESTERDAY.isoformat()]
+    assert [record.partition_key for record in changes.records] == days
+    for record in changes.records:
+        metadata = record.asset_materialization.metadata  # type: ignore[union-attr]
+        assert "folded again" not in metadata
     assert recorded("events") == [None]
     assert recorded("event_versions") == [None]
     with reading(two_days.home) as connection:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import date
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from time import monotonic
@@ -136,12 +137,13 @@ def merge(
     clock: Callable[[], float] = monotonic,
     with_events: bool = True,
     refold_from: date | None = None,
+    last_day: date = date.max,
 ) -> MergeReport:
     """Fold the landed batches that are not merged, and publish. Waits for the lock.
 
-    `refold_from` refolds that day and all later days. `with_events` also writes the Parquet file
-    of the events. A batch that is damaged in landing and never took effect is set aside and listed
-    in the report.
+    `refold_from` refolds that day and all later days. New batches of days after `last_day` are left
+    for a later merge. `with_events` also writes the Parquet file of the events. A batch that is
+    damaged in landing and never took effect is set aside and listed in the report.
 
     Raises:
         DamagedBatch: a batch that took effect must be refolded, and is damaged.
@@ -150,7 +152,9 @@ def merge(
     """
     began = clock()
     with home.merge_lock() as waited:
-        report = _merge(home, step, refold_from=refold_from, with_events=with_events)
+        report = _merge(
+            home, step, refold_from=refold_from, last_day=last_day, with_events=with_events
+        )
     report.waited, report.seconds = waited, clock() - began
     return report
 
@@ -179,6 +183,7 @@ def _merge(
     step: Step,
     *,
     refold_from: date | None = None,
+    last_day: date = date.max,
     with_events: bool = True,
     is_rebuild: bool = False,
     with_repair: bool = False,
@@ -193,7 +198,15 @@ def _merge(
         released = [batch_id for batch_id, batch in batches.items() if batch.released]
         repair_landing(home.landing, released)
         restore_intact_batches(home.landing)
-    plan = plan_merge(home, published, refold_from=refold_from, is_rebuild=is_rebuild)
+    plan_next = partial(
+        plan_merge,
+        home,
+        published,
+        refold_from=refold_from,
+        last_day=last_day,
+        is_rebuild=is_rebuild,
+    )
+    plan = plan_next()
     arriving = sum(manifest.bytes for manifest in plan.manifests)
     size = home.warehouse.stat().st_size if home.warehouse.is_file() else 0
     if home.limits.threads is None and max(arriving, size) <= _OF_ONE_THREAD:
@@ -207,7 +220,7 @@ def _merge(
         except (WarehouseError, duckdb.Error) as error:
             connection = home.connect()
             if _drop_damaged_base(home, plan):
-                plan = plan_merge(home, published, refold_from=refold_from, is_rebuild=is_rebuild)
+                plan = plan_next()
                 report.damaged |= plan.damaged
             elif isinstance(error, BatchFailed):
                 # Its earlier deliveries are folded: begin again, without the batch.

@@ -63,9 +63,14 @@ class MergePlan:
 
 
 def plan_merge(
-    home: Home, published: PublishedFile | None, *, refold_from: date | None, is_rebuild: bool
+    home: Home,
+    published: PublishedFile | None,
+    *,
+    refold_from: date | None,
+    last_day: date,
+    is_rebuild: bool,
 ) -> MergePlan:
-    """List the unmerged batches, and choose the base.
+    """List the unmerged batches of the days until `last_day`, and choose the base.
 
     The base is the published file if all new batches sort after its last one; else the newest
     checkpoint before them; else an empty file.
@@ -77,7 +82,11 @@ def plan_merge(
     )
     if is_rebuild:
         _set_aside_lost(home, plan)
-    landed = home.landing.batch_ids()
+    landed = [
+        batch_id
+        for batch_id in home.landing.batch_ids()
+        if batch_id in plan.merged or batch_id[:8] <= f"{last_day:%Y%m%d}"
+    ]
     fresh = _read_manifests(home, plan, _find_fresh(plan, landed))
     days = [manifest.observed_at.date() for manifest in fresh]
     if refold_from is not None:
