@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 
@@ -22,7 +21,7 @@ from tests.reading import reading
 from tests.warehouse.normalise.catalog_bodies import csv_body, plain, plains
 from warehouse.history.merge import merge
 from warehouse.landing.landing import Landing
-from warehouse.normalise.csv_reader import _CsvExport
+from warehouse.normalise.csv_reader import CsvExport
 
 
 def export(hour: int, *, lag: int = 0) -> HandmadeBatch:
@@ -83,22 +82,23 @@ def test_a_repeated_body_with_two_records_of_an_event_does_not_show_an_absent_ev
 def counted() -> Iterator[list[int]]:
     """Record the number of unchanged records of each export that has some."""
     counts: list[int] = []
-    find_unchanged = _CsvExport._find_unchanged
+    read = CsvExport.read
 
-    def counting(self: _CsvExport, *given: Any) -> None:
-        find_unchanged(self, *given)
+    def counting(self: CsvExport, *, finds_unchanged: bool) -> None:
+        read(self, finds_unchanged=finds_unchanged)
         if self.counts.unchanged:
             counts.append(self.counts.unchanged)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_CsvExport, "_find_unchanged", counting)
+        patch.setattr(CsvExport, "read", counting)
         yield counts
 
 
 def assert_unchanged_equals_reading(batches: Sequence[HandmadeBatch]) -> None:
+    read_export = CsvExport.read
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         unchanged = _merged(batches, Path(folder) / "unchanged")
-        patch.setattr(_CsvExport, "_find_unchanged", lambda self, *given: None)
+        patch.setattr(CsvExport, "read", lambda self, **_: read_export(self, finds_unchanged=False))
         read = _merged(batches, Path(folder) / "read")
         assert_same(unchanged, read, "with unchanged records, against reading all,")
 

@@ -1,38 +1,35 @@
 """The rows of a CSV export: its columns, the separator of its lists, its unchanged records.
 
-DuckDB reads the file (almanac/reading/csv_file.py). If it can't read each record for certain, the
-`csv` module reads all of them. Either way the cells are texts that `sql/` makes rows of.
-
-A record is unchanged if the state last accepted the same texts for its event, read in the same way.
-It is counted, and not read again.
+DuckDB reads the lines of the file, joins those within quotes to records, and compares them with the
+records that the state last accepted, read in the same way. It reads the cells of the new records
+only. If one of these is not RFC 4180 or hides others, the `csv` module reads the whole file. Either
+way the cells are texts that `sql/` makes rows of.
 """
 
 import codecs
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import duckdb
 
 from almanac.errors import InvalidArgument
-from almanac.reading.csv_file import RECORD_BYTES, CsvFault, CsvSource, read_chunks
+from almanac.reading.csv_file import RECORD_BYTES, CsvFault, CsvSource
 from almanac.reading.temporary_files import own_folder
 from almanac.user_files import find_header
 from catalog.contract.bodies import fold
 from catalog.contract.records import EVENT_FIELDS, LIST_SEPARATOR
 from warehouse import size_limits
 from warehouse.codecs import storable_text
-from warehouse.normalise.csv_lines import Lines, numbers, split
 from warehouse.normalise.rows import BadRow, match_columns, shows
 from warehouse.normalise.staging import BatchCounts, EventTables
 from warehouse.schema.columns import BIT, GROUPS, NAMES
 from warehouse.sql import Statements, parse
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SEPARATORS: Final = (LIST_SEPARATOR, "|", ",")
 """The possible list separators. If several fit equally well, the first is chosen."""
@@ -45,7 +42,11 @@ _NAME_CHARS: Final = 200
 """The most category names with a separator in them that are kept whole."""
 _CELLS_MAX: Final = 100_000
 """The most distinct cells searched for the separator if DuckDB can't read the file."""
-_FIRST_CELLS: Final = 5_000
+_FIRST_CELLS: Final = 1_000
+"""Records whose cells are searched for the separator before all are."""
+_CELL: Final = r'(?:[^",\x00]*|"(?:[^"\x00]|"")*")'
+_REGULAR: Final = f"{_CELL}(?:,{_CELL})*"
+"""The pattern of a record that all readers read as this one record; `,` is the delimiter."""
 _OTHER_TEXTS: Final = ("observed_text", "content_text", "cancelled_text")
 
 Values = dict[str, Any]
@@ -175,14 +176,14 @@ def read_csv(
             records.count()
         counts.arrived = records.records
         return
-    export = _CsvExport(source, columns, tables, visible, counts, known)
+    export = CsvExport(source, columns, tables, visible, counts, known)
     export.read(finds_unchanged=finds_unchanged)
     if not counts.arrived:
         counts.faults.append("the export is a header without rows")
 
 
 @dataclass(frozen=True, slots=True)
-class _CsvExport:
+class CsvExport:
     """A CSV export, and the tables that its records go to."""
 
     source: CsvSource
@@ -193,187 +194,137 @@ class _CsvExport:
     known: KnownLists
 
     def read(self, *, finds_unchanged: bool) -> None:
-        counts = self.counts
-        lines = split(b"".join(self.source.chunks()), self.source.skip, self.source.delimiter)
-        if lines is not None and self._read_lines(lines, finds_unchanged=finds_unchanged):
-            return
-        del lines
-        digest = f"hash({', '.join(self.source.cells)})"
-        columns = {"id": self._cell("event_id"), "digest": digest}
-        if self.known.separator is None:
-            columns |= {name: self._cell(name) for name in _LISTS}
-        # A connection of its own: DuckDB refuses some files with an error.
-        with self.tables.connection.cursor() as beside:
-            select = ", ".join(f"{text} AS {name}" for name, text in columns.items())
-            # An empty row, as spreadsheets save, is left to the tolerant reader.
-            select += f" WHERE coalesce({', '.join(self.source.cells)}) IS NOT NULL"
-            arrived = self.source.read(beside, select)
-        separator = self.known.separator
+        separator = None
+        try:
+            separator = self._read_records(self.source, finds_unchanged=finds_unchanged)
+        except duckdb.InvalidInputException:
+            with temporary_file(_unify_line_ends(self.source.chunks())) as path:
+                source = replace(self.source, path=path, compression="none")
+                with suppress(duckdb.InvalidInputException):
+                    separator = self._read_records(source, finds_unchanged=finds_unchanged)
+        self.tables.connection.execute("DROP TABLE IF EXISTS records")
         if separator is None:
-            cells = self._read_list_cells() if arrived is None else arrived
-            separator = counts.learnt = self._find_separator(cells)
-        separator = separator or LIST_SEPARATOR
+            self.tables.empty()
+            self.counts.note("read by the tolerant reader")
+            separator = self._read_tolerantly()
         if separator != LIST_SEPARATOR:
-            counts.note(f"lists joined with {separator}")
-        lists = {"separator": separator, "element": self.known.element(separator)}
-        reading = {"reading": repr((self.columns.names, self.visible, lists))}
-        if arrived is None:
-            counts.note("read by the tolerant reader")
-            self._read_tolerantly(lists, reading)
-            return
-        counts.arrived = arrived.num_rows
-        if finds_unchanged:
-            self._find_unchanged(arrived, reading)
-        if counts.unchanged == counts.arrived:
-            return
-        del arrived  # The rows need its memory.
-        rows, values = self.source.rows()
-        if counts.unchanged:
-            records = f"{rows}\nSELECT {digest} AS digest, *"
-            records = _SQL["take_new_records"].replace("{records}", records)
-        else:
-            records = f"{rows}\nSELECT NULL::BIGINT AS place, {digest} AS digest, *"
-        select, more = self._select(records, lists, reading)
-        self.tables.insert(select, values | more)
+            self.counts.note(f"lists joined with {separator}")
 
-    def _read_lines(self, lines: Lines, *, finds_unchanged: bool) -> bool:
-        """Read an export whose lines are records; return whether all were certain."""
-        import numpy as np
+    def _read_records(self, source: CsvSource, *, finds_unchanged: bool) -> str | None:
+        """Read the new records, and list the unchanged ones.
 
-        connection, counts = self.tables.connection, self.counts
-        every = np.arange(len(lines))
-        separator, cells = self.known.separator, None
-        if separator is None:
-            if (cells := self._read_cells(lines, every)) is None:
+        Returns the separator of lists; None if not all records are certain.
+
+        Raises:
+            duckdb.InvalidInputException: the reader refuses a record.
+        """
+        rows, file = source.rows()
+        cells = {name: self._cell(name) for name in _LISTS}
+        first = _fill("first_list_cells", rows=rows, **cells)
+        separator = (
+            self._find_separator(first, file | {"first": _FIRST_CELLS})
+            or self._find_separator(first, file | {"first": None})
+            or LIST_SEPARATOR
+        )
+        reading = self._reading(separator)
+        if not self._find_records(source, reading, finds_unchanged=finds_unchanged):
+            return None
+        ((arrived, unchanged),) = self._run("count_records")
+        with ExitStack() as stack:
+            new = source
+            if unchanged:
+                lines = self._list_new_records(is_long=False)
+                path = stack.enter_context(temporary_file(lines))
+                new = replace(source, path=path, compression="none", skip=0)
+            if unchanged < arrived:
+                rows, file = new.rows()
+                records = _fill("take_new_records", rows=rows, cells=", ".join(new.cells))
+                select, values = self._select(records, reading)
+                self.tables.insert(select, file | values)
+        ((read, repeated),) = self._run("count_read")
+        if repeated:  # The content of all records of an event decides which is used.
+            self.tables.empty()
+            return self._read_records(source, finds_unchanged=False)
+        if read != arrived - unchanged:
+            return None
+        self.counts.arrived, self.counts.unchanged = arrived, unchanged
+        return separator
+
+    def _find_records(self, source: CsvSource, reading: Values, *, finds_unchanged: bool) -> bool:
+        """Fill `records` and `unchanged`; return whether all records may be certain."""
+        values = {name: source.rows()[1][name] for name in ("path", "compression", "skip")}
+        digest = {"reading": reading["reading"]}
+        accepted = _SQL["list_accepted" if finds_unchanged else "list_none_accepted"]
+        self._run("read_lines", values | digest, accepted=accepted)
+        ((odd,),) = self._run("count_odd_lines")
+        if odd:
+            self._run("join_lines", digest, accepted=accepted)
+            regular = _REGULAR.replace(",", re.escape(source.delimiter))
+            ((irregular,),) = self._run("count_irregular", {"regular": regular})
+            if irregular or self._hides_records():
                 return False
-            separator = counts.learnt = self._find_separator(self._list_cells(cells))
-        separator = separator or LIST_SEPARATOR
-        if separator != LIST_SEPARATOR:
-            counts.note(f"lists joined with {separator}")
-        listed = {"separator": separator, "element": self.known.element(separator)}
-        reading = {"reading": repr(("lines", self.columns.names, self.visible, listed))}
-        counts.arrived = len(lines)
-        connection.register("arrived", lines.table())
-        connection.execute(parse(_SQL["hash_lines"]))
-        connection.unregister("arrived")
-        if finds_unchanged:
-            self._find_unchanged(None, reading)
-        while True:
-            new = connection.execute(parse(_SQL["list_new_lines"])).fetchnumpy()
-            places = new["place"]
-            counts.unchanged = len(lines) - len(places)
-            if not len(places):
-                return True
-            if cells is None or counts.unchanged:
-                cells = self._read_cells(lines, places)
-            if cells is None:
-                counts.unchanged = counts.arrived = 0
-                self.tables.empty()
-                return False
-            cells = cells.append_column("place", numbers(places))
-            cells = cells.append_column("digest", numbers(new["digest"]))
-            connection.register("new_cells", cells)
-            if not counts.unchanged:
-                break
-            forget = _SQL["forget_repeated"].replace("{id}", self._cell("event_id"))
-            ((repeated,),) = connection.execute(parse(forget)).fetchall()
-            if not repeated:
-                break
-            cells = None
-        records = "SELECT place, digest, * EXCLUDE (place, digest) FROM new_cells"
-        select, more = self._select(records, listed, reading)
-        self.tables.insert(select, more)
-        connection.unregister("new_cells")
+        self._run("take_unchanged")
         return True
 
-    def _list_cells(self, cells: "pa.Table") -> "pa.Table":
-        import pyarrow as pa
+    def _run(
+        self, name: str, values: Values | None = None, **placeholders: str
+    ) -> list[tuple[Any, ...]]:
+        text = _fill(name, **placeholders)
+        return self.tables.connection.execute(parse(text), values).fetchall()
 
-        columns = {}
-        for name in _LISTS:
-            cell = self._cell(name)
-            is_shown = cell.startswith("c")
-            columns[name] = cells[cell] if is_shown else pa.nulls(len(cells), pa.string())
-        return pa.table(columns)
+    def _list_new_records(self, *, is_long: bool) -> list[bytes]:
+        rows = self._run("list_new_records", {"is_long": is_long})
+        return [f"{text}\n".encode() for (text,) in rows]
 
-    def _read_cells(self, lines: Lines, places: Any) -> "pa.Table | None":
-        """Return the cells of some records; None if DuckDB may misread one."""
-        select = ", ".join(self.source.cells)
-        # An empty row, as spreadsheets save, is left to the tolerant reader.
-        select += f" WHERE coalesce({select}) IS NOT NULL"
-        source, taken = self.source, None
-        with ExitStack() as stack:
-            beside = stack.enter_context(self.tables.connection.cursor())
-            if len(places) < len(lines):
-                taken = stack.enter_context(NamedTemporaryFile(suffix=".csv", dir=own_folder()))
-                taken.write(lines.take(places))
-                taken.flush()
-                path = Path(taken.name)
-                source = replace(
-                    source, path=path, chunks=lambda: read_chunks(path), skip=0, compression="none"
-                )
-            cells = source.read(beside, select)
-        return None if cells is None or cells.num_rows != len(places) else cells
+    def _hides_records(self) -> bool:
+        """Whether a line within a new record looks like a record of its own."""
+        new = self._list_new_records(is_long=True)
+        reader = replace(self.source, chunks=lambda: new, skip=0).records()
+        try:
+            reader.count()
+        except CsvFault:
+            return True
+        return reader.fault is not None
 
-    def _find_separator(self, cells: "pa.Table") -> str | None:
-        """Return the separator that splits most cells into known elements.
+    def _find_separator(self, list_cells: str, values: Values) -> str | None:
+        """Return the known separator, or else the separator that splits most cells into known
+        elements."""
+        if self.known.separator is not None:
+            return self.known.separator
+        separators = [
+            {"mark": mark, "element": self.known.element(mark), "place": place}
+            for place, mark in enumerate(SEPARATORS)
+        ]
+        values = values | {"names": sorted(self.known.names), "separators": separators}
+        found = self._run("find_separator", values, list_cells=list_cells)
+        self.counts.learnt = found[0][0] if found else None
+        return self.counts.learnt
 
-        The first cells are enough if they show one.
-        """
-        if cells.num_rows > _FIRST_CELLS:
-            found = self._find_separator(cells.slice(0, _FIRST_CELLS))
-            if found is not None:
-                return found
-        connection = self.tables.connection
-        values = {
-            "names": sorted(self.known.names),
-            "separators": [
-                {"mark": mark, "element": self.known.element(mark), "place": place}
-                for place, mark in enumerate(SEPARATORS)
-            ],
-        }
-        connection.register("list_cells", cells)
-        found = connection.execute(parse(_SQL["find_separator"]), values).fetchall()
-        connection.unregister("list_cells")
-        return found[0][0] if found else None
-
-    def _read_list_cells(self) -> "pa.Table":
-        import pyarrow as pa
-
+    def _list_cells(self) -> list[list[str | None]]:
+        """Return the distinct cells of lists, as the `csv` module reads them."""
         found: dict[tuple[str | None, ...], None] = {}
         places = [self.columns.places.get(name) for name in _LISTS]
         with suppress(CsvFault):
             for cells, fault in self.source.records():
                 if fault is None and len(cells) == self.source.fields and len(found) < _CELLS_MAX:
                     found[tuple(p if p is None else storable_text(cells[p]) for p in places)] = None
-        texts = [pa.array(column, pa.string()) for column in zip(*found, strict=True)]
-        return pa.table(texts or [pa.array([], pa.string())] * len(_LISTS), list(_LISTS))
+        return list(map(list, found))
 
-    def _find_unchanged(self, arrived: "pa.Table | None", reading: Values) -> None:
-        """Fill the table `unchanged`, and `new_records` with the others; count them.
+    def _read_tolerantly(self) -> str:
+        """Read record by record. Records that are not rows are rejected, each with its position.
 
-        Without `arrived`, the lines are compared.
+        Returns the separator of lists.
         """
-        import numpy as np
-
-        connection = self.tables.connection
-        if arrived is None:
-            connection.execute(parse(_SQL["find_unchanged_lines"]), reading)
-        else:
-            places = numbers(np.arange(arrived.num_rows))
-            connection.register("arrived", arrived.append_column("place", places))
-            connection.execute(parse(_SQL["find_unchanged"]), reading)
-            connection.execute(parse(_SQL["find_new_records"]))
-            connection.unregister("arrived")
-        count = parse(_SQL["count_unchanged"])
-        ((self.counts.unchanged,),) = connection.execute(count).fetchall()
-
-    def _read_tolerantly(self, lists: Values, reading: Values) -> None:
-        """Read record by record. Records that are not rows are rejected, each with its position."""
         counts, fields = self.counts, self.source.fields
-        cells = ", ".join(f"record[{place + 2}] AS c{place}" for place in range(fields))
-        records = _SQL["json_records"].replace("{cells}", cells)
-        select, values = self._select(records, lists, reading)
+        cells = [] if self.known.separator else self._list_cells()
+        separator = (
+            self._find_separator(_SQL["given_list_cells"], {"cells": cells}) or LIST_SEPARATOR
+        )
+        records = _fill(
+            "json_records",
+            cells=", ".join(f"record[{place + 2}] AS c{place}" for place in range(fields)),
+        )
+        select, values = self._select(records, self._reading(separator))
         with self.tables.sink(select, values).filling(counts) as sink:
             try:
                 for cells_read, fault in self.source.records():
@@ -393,11 +344,17 @@ class _CsvExport:
             except CsvFault as end:
                 sink.reject(counts.arrived, f"the rest of the file: {end.reason}", [])
                 counts.arrived += 1
+        return separator
 
-    def _select(self, records: str, lists: Values, reading: Values) -> tuple[str, Values]:
+    def _reading(self, separator: str) -> Values:
+        """Return how records are read: a digest of a record depends on it."""
+        lists = {"separator": separator, "element": self.known.element(separator)}
+        return {"reading": repr((self.columns.names, self.visible, lists)), **lists}
+
+    def _select(self, records: str, reading: Values) -> tuple[str, Values]:
         places = self.columns.places
         shown = sum(BIT[name] for name in places if name in BIT and shows(self.visible, name))
-        values = {"shown": shown, **reading}
+        values = {"shown": shown, "reading": reading["reading"]}
         lines = [
             "place",
             "if(digest IS NULL, NULL, hash(digest, $reading::VARCHAR))::VARCHAR AS row_md5",
@@ -409,7 +366,7 @@ class _CsvExport:
             if name in _LISTS and cell.startswith("c"):
                 is_coin = str(name == "coins").lower()
                 text = f"almanac_list({cell}, $separator::VARCHAR, $element::VARCHAR, {is_coin})"
-                values |= lists
+                values |= reading
             elif name in _LISTS:
                 text = "NULL::VARCHAR[]"
             else:
@@ -439,3 +396,30 @@ class _CsvExport:
             values[f"extra_{number}"] = name
             pairs.append(f"$extra_{number}::VARCHAR, almanac_clean(c{self.columns.extras[name]})")
         return f"json_object({', '.join(pairs)})::VARCHAR"
+
+
+def _fill(name: str, **placeholders: str) -> str:
+    """Return a statement with the texts of its placeholders."""
+    text = _SQL[name]
+    for mark, words in placeholders.items():
+        text = text.replace("{" + mark + "}", words)
+    return text
+
+
+@contextmanager
+def temporary_file(chunks: Iterable[bytes]) -> Iterator[Path]:
+    """Yield a file with these bytes, which ends with the context."""
+    with NamedTemporaryFile(suffix=".csv", dir=own_folder()) as file:
+        file.writelines(chunks)
+        file.flush()
+        yield Path(file.name)
+
+
+def _unify_line_ends(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Replace CRLF with LF: files with CRLF between records often have LF within texts."""
+    held = b""
+    for chunk in chunks:
+        block = held + chunk
+        held = b"\r" if block.endswith(b"\r") else b""
+        yield block.removesuffix(held).replace(b"\r\n", b"\n")
+    yield held

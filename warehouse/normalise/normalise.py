@@ -7,23 +7,20 @@
     rejected          every feed: unreadable rows, with the reason
 
 This module chooses the reader, compares the rows read with the bytes, and decides whether a batch
-is quarantined. Nothing is kept between two calls; a second run gives the same result. It can run
-inside a transaction that begins after `prepare_events`.
+is quarantined. Nothing is kept between two calls; a second run gives the same result. Do not read
+an export in a transaction: a file that DuckDB refuses would abort it.
 """
 
 import codecs
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
-from pathlib import Path
 from typing import Final
 
 import duckdb
 import msgspec
 
 from almanac.reading.csv_file import read_chunks
-from almanac.reading.temporary_files import own_folder
 from almanac.user_files import find_kind
 from catalog.contract.plans import Plan
 from warehouse import size_limits
@@ -40,7 +37,7 @@ from warehouse.codecs import (
 from warehouse.errors import LandingError
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import Landing
-from warehouse.normalise.csv_reader import CsvBody, KnownLists, read_csv
+from warehouse.normalise.csv_reader import CsvBody, KnownLists, read_csv, temporary_file
 from warehouse.normalise.json_feeds import (
     read_cancellations,
     read_deliveries,
@@ -104,10 +101,7 @@ def _body(landing: Landing, manifest: Manifest, counts: BatchCounts) -> Iterator
     if not is_gzip and not is_utf16:
         yield CsvBody(landing.body_path(manifest), "zstd", unpack)
         return
-    with tempfile.NamedTemporaryFile(suffix=".csv", dir=own_folder()) as file:
-        file.writelines(as_utf8(unpack()))
-        file.flush()
-        path = Path(file.name)
+    with temporary_file(as_utf8(unpack())) as path:
         yield CsvBody(path, "none", lambda: read_chunks(path))
 
 

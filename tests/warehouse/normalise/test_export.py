@@ -57,6 +57,7 @@ GOOD = {
     "all quoted": csv_body(MANY, quoting=csv.QUOTE_ALL),
     "no last line end": csv_body(MANY).rstrip(),
     "blank lines": csv_body(MANY).replace(b"\r\n", b"\r\n\r\n"),
+    "a lone CR": csv_body(MANY).replace(b"\r\n", b"\r", 7),
     "blank lines at the end": csv_body(MANY) + b"\r\n\r\n\r\n",
     "blank lines before the header": b"\r\n\r\n" + csv_body(MANY),
     "another order": csv_body(MANY, columns=EVENT_FIELDS[::-1]),
@@ -99,7 +100,7 @@ NOTES = {
     "another order": "columns in another order",
     "joined with |": "lists joined with |",
     "joined with ,": "lists joined with ,",
-    "mixed line ends": "read by the tolerant reader",
+    "a lone CR": "read by the tolerant reader",
 }
 
 

@@ -1,9 +1,8 @@
-"""Records of an export that did not change are told from the others by a digest."""
+"""Records of an export that did not change are told from the others by a digest of their lines."""
 
 import csv
 import gzip
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -12,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.warehouse.normalise.catalog_bodies import BatchReader, csv_body, plain, plains
+from warehouse.normalise.csv_reader import CsvExport
 from warehouse.normalise.normalise import NormalisedBatch, normalise
 
 
@@ -22,7 +22,7 @@ def batches(
     return BatchReader(tmp_path_factory.mktemp("landing"), connection)
 
 
-CELL = st.text('ab ,"\n;é', max_size=6)
+CELL = st.text('ab ,"\n\r;é\0', max_size=6)
 ROW = st.builds(
     plain,
     id=st.sampled_from(["e1", "e2", "e3", "e4", ""]),
@@ -31,7 +31,14 @@ ROW = st.builds(
     date=st.sampled_from(["2026-10-08T00:00:00Z", "2026-10-08T00:00:00Z", "soon"]),
     updatedAt=st.sampled_from(["2026-02-02T10:00:00Z", "2026-02-03T10:00:00Z"]),
 )
-ODD = st.sampled_from([b"", b"x,y", b'5" disk,', b"," * 18, b'e9,"open', b"caf\xe9" + b"," * 17])
+ODD = st.one_of(
+    st.sampled_from([b"", b" ", b"x,y", b"," * 18, b'e9,"open', b"caf\xe9" + b"," * 17]),
+    # One row in odd forms: quotes in the middle, a lone CR, NUL, a space before a quote.
+    st.sampled_from(
+        [b'5" disk', b'"a"b"', b'"a" ', b' "a"', b"a\rb", b"a\0b", b"\x01", b'"a\nb']
+    ).map(lambda cell: b"e3,s,Launch," + cell + b",,2026-10-08T00:00:00Z" + b"," * 12),
+    st.binary(max_size=12),
+)
 
 
 @dataclass(frozen=True)
@@ -116,8 +123,10 @@ def accept_rows(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def check_same(batches: BatchReader, before: bytes, after: bytes) -> Read:
-    """Check that an export is read the same with unchanged records as without."""
-    whole = read_export(batches, after)
+    """Check that an export is read as the tolerant reader reads all of its records."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CsvExport, "_read_records", lambda *_, **__: None)
+        whole = read_export(batches, after)
     read_export(batches, before)
     accept_rows(batches.connection)
     quick = read_export(batches, after, finds_unchanged=True)
@@ -133,7 +142,7 @@ def check_same(batches: BatchReader, before: bytes, after: bytes) -> Read:
 @example(bodies=(PLAIN_FORM.body([plain(), plain()]), PLAIN_FORM.body([plain(), plain()])))
 @example(bodies=(PLAIN_FORM.body([plain()]), PLAIN_FORM.body([plain(), plain(title="Other")])))
 @example(bodies=(PLAIN_FORM.body([plain()]), PLAIN_FORM.body([b'5" disk,', plain(), b'5" x,'])))
-def test_an_export_with_unchanged_records_is_read_as_without(
+def test_any_export_is_read_as_by_the_tolerant_reader(
     batches: BatchReader, bodies: tuple[bytes, bytes]
 ) -> None:
     check_same(batches, *bodies)
@@ -146,21 +155,3 @@ def test_digests_of_another_kind_match_no_record(batches: BatchReader) -> None:
     batches.connection.execute("UPDATE current_versions SET row_md5 = md5(event_id)")
     quick = read_export(batches, body, finds_unchanged=True)
     assert (quick.unchanged, quick.rows, quick.counts) == ([], whole.rows, whole.counts)
-
-
-def test_exports_of_any_form_are_read_inside_a_transaction(
-    batches: BatchReader, tmp_path: Path
-) -> None:
-    body = csv_body(plains(30))
-    odd = [body.replace(b"\r\n", b"\n", 7), bytes(range(256)) * 50, b'id,title\n"', body + b"x,y"]
-    read = BatchReader(tmp_path / "landing", duckdb.connect(tmp_path / "warehouse.duckdb"))
-    with read.connection as connection:
-        connection.execute("CREATE TABLE current_versions (event_id VARCHAR, row_md5 VARCHAR)")
-        read_export(read, body)
-        connection.execute("BEGIN")
-        connection.execute("INSERT INTO current_versions SELECT event_id, row_md5 FROM seen")
-        for other in odd:
-            read_export(read, other, finds_unchanged=True)
-        assert len(read_export(read, body, finds_unchanged=True).unchanged) == 30
-        connection.execute("COMMIT")
-        assert connection.table("current_versions").count("*").fetchall() == [(30,)]

@@ -1,13 +1,14 @@
 -- The records of an export as cells c0, c1, …; csv_reader.py begins with csv_rows of almanac.
 --
---     find_separator → csv_rows | take_new_records | json_records → insert_events
+--     first_list_cells | given_list_cells within find_separator → take_new_records (records.sql) | json_records → insert_events
 
 -- name: find_separator
--- Grain: at most one row: the separator that splits the most cells of the relation `list_cells`
--- (categories, coins) into known elements: $names, cells without a separator, and, among coins, texts
--- in the form of a slug. Reads only.
+-- Grain: at most one row: the separator that splits the most cells (categories, coins) into known
+-- elements: $names, cells without a separator, and, among coins, texts in the form of a slug. Reads only.
+-- Placeholders: list_cells, the SELECT of the cells.
 -- Parameters: $names, $separators (each `mark` with the pattern of an `element`, and its `place`).
-WITH cells AS (
+WITH list_cells AS ({list_cells}),
+cells AS (
     SELECT
         'categories' AS field,
         unnest(almanac_list(categories, NULL::VARCHAR, NULL::VARCHAR, false)) AS cell
@@ -44,17 +45,14 @@ lists AS (
 )
 SELECT mark FROM lists GROUP BY mark, place ORDER BY count(*) DESC, place LIMIT 1
 
--- name: take_new_records
--- Grain: one row per record that is not unchanged, with its place in the file. Records with the same
--- digest are the same, so any of them may have any of their places. Reads only.
--- Placeholders: records.
-SELECT * EXCLUDE (copy)
-FROM (
-    SELECT *, row_number() OVER (PARTITION BY digest) AS copy
-    FROM ({records})
-    WHERE digest IN (SELECT digest FROM new_records)
-)
-JOIN new_records USING (digest, copy)
+-- name: first_list_cells
+-- Grain: one row per record of the first $first ones, with the cells of its lists. Reads only.
+-- Placeholders: rows (csv_rows), categories, coins.
+SELECT {categories} AS categories, {coins} AS coins FROM ({rows}) LIMIT $first::BIGINT
+
+-- name: given_list_cells
+-- Grain: one row per element of $cells, pairs of the cells of lists. Reads only.
+SELECT cell[1] AS categories, cell[2] AS coins FROM (SELECT unnest($cells::VARCHAR[][]) AS cell)
 
 -- name: json_records
 -- Grain: one row per element of $rows, a JSON array of arrays: the place of a record and its cells.
