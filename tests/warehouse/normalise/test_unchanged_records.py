@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.warehouse.normalise.catalog_bodies import BatchReader, csv_body, plain, plains
-from warehouse.normalise.csv_reader import CsvExport
+from warehouse.normalise.csv_reader import CsvExport, KnownLists
 from warehouse.normalise.normalise import NormalisedBatch, normalise
 
 
@@ -100,10 +100,21 @@ class Read:
     unchanged: list[str]
 
 
-def read_export(batches: BatchReader, body: bytes, *, finds_unchanged: bool = False) -> Read:
-    batches.manifest = batches.land("export", body)
+def read_export(
+    batches: BatchReader,
+    body: bytes,
+    *,
+    finds_unchanged: bool = False,
+    plan: str = "elite",
+    known: KnownLists | None = None,
+) -> Read:
+    batches.manifest = batches.land("export", body, plan=plan)
     counts = normalise(
-        batches.connection, batches.landing, batches.manifest, finds_unchanged=finds_unchanged
+        batches.connection,
+        batches.landing,
+        batches.manifest,
+        known=known,
+        finds_unchanged=finds_unchanged,
     )
     ids = batches.connection.execute("SELECT event_id FROM unchanged ORDER BY 1").fetchall()
     return Read(counts, batches.seen(), batches.rejected(), [event_id for (event_id,) in ids])
@@ -138,7 +149,30 @@ def check_same(batches: BatchReader, before: bytes, after: bytes) -> Read:
     return quick
 
 
+REST = b",2026-10-08T00:00:00Z" + b"," * 12
+OPENING = b'e1,s,5" disk,"open'
+CLOSING = b'x,y,z,end",' + REST
+"""A line with a quote in a cell and an open quote, so two, and the line that ends the open one. It
+is a row of its own if the quotes are only counted."""
+ODD_QUOTE = b'e2,s,6" disk,plain,' + REST
+LIKE_TWO = b'e3,s,7" disk,"open\nrest",5" x' + REST
+
+
 @given(bodies=two_exports())
+@example(
+    bodies=(
+        PLAIN_FORM.body([OPENING, CLOSING, ODD_QUOTE]),
+        PLAIN_FORM.body([OPENING, CLOSING.replace(b"end", b"other"), ODD_QUOTE, LIKE_TWO]),
+    )
+)
+@example(bodies=(PLAIN_FORM.body([plain()]), PLAIN_FORM.body([plain(), b"," * 17])))
+@example(bodies=(PLAIN_FORM.body([plain()]), PLAIN_FORM.body([plain(), plain(title="a\0b")])))
+@example(
+    bodies=(
+        PLAIN_FORM.body([plain(), plain(id="e2", description="a\n\nb")]),
+        PLAIN_FORM.body([plain(id="e2", description="a\n\nb"), plain(id="e3"), plain()]),
+    )
+)
 @example(bodies=(PLAIN_FORM.body([plain(), plain()]), PLAIN_FORM.body([plain(), plain()])))
 @example(bodies=(PLAIN_FORM.body([plain()]), PLAIN_FORM.body([plain(), plain(title="Other")])))
 @example(bodies=(PLAIN_FORM.body([plain()]), PLAIN_FORM.body([b'5" disk,', plain(), b'5" x,'])))
@@ -146,6 +180,30 @@ def test_any_export_is_read_as_by_the_tolerant_reader(
     batches: BatchReader, bodies: tuple[bytes, bytes]
 ) -> None:
     check_same(batches, *bodies)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_unchanged_records_are_found_beside_new_ones_also_with_line_ends_in_texts(
+    batches: BatchReader, end: str
+) -> None:
+    old = [plain(), plain(id="e2", description="First\n\nsecond"), plain(id="e3", title='a "b"')]
+    new = [plain(id="e4", description="Third\nfourth"), *old[::-1]]
+    quick = check_same(batches, csv_body(old, end=end), csv_body(new, end=end))
+    assert quick.unchanged == ["e1", "e2", "e3"]
+    assert "read by the tolerant reader" not in quick.counts.notes
+
+
+@pytest.mark.parametrize(
+    "reading", [{"plan": "free"}, {"known": KnownLists(separator="|")}], ids=["plan", "separator"]
+)
+def test_records_that_are_read_in_another_way_are_new(
+    batches: BatchReader, reading: dict[str, Any]
+) -> None:
+    body = csv_body(plains(3))
+    read_export(batches, body)
+    accept_rows(batches.connection)
+    assert read_export(batches, body, finds_unchanged=True, **reading).unchanged == []
+    assert len(read_export(batches, body, finds_unchanged=True).unchanged) == 3
 
 
 def test_digests_of_another_kind_match_no_record(batches: BatchReader) -> None:
