@@ -248,7 +248,7 @@ class Fold:
         if verdicts.get("new"):
             self._run("find_creations")
         if verdicts.get("differs"):
-            self._run("find_differences", **_IMPACT_BITS)
+            self._run("find_differences", updated_at_bit=BIT["updated_at"], **_IMPACT_BITS)
             self._run("name_change_kinds")
         observed_at = {"observed_at": manifest.observed_at}
         if ends_absences:
@@ -256,15 +256,19 @@ class Fold:
             self._log_absences(manifest)
         if verdicts.get("unchanged"):
             self._run("touch_unchanged", **content_at, **observed_at)
-        if verdicts.get("same") or verdicts.get("differs"):
-            if any(has_bands for *_, has_bands in accepted):
-                self._run("forget_scores", **_IMPACT_BITS)
-            self._run("touch_seen", updated_at_bit=BIT["updated_at"])
         if ends_absences:
             self._run("end_absences")
+        if any(has_bands for *_, has_bands in accepted):
+            self._run("forget_scores", **_IMPACT_BITS)
+        unversioned = verdicts.get("same", 0) + verdicts.get("differs", 0)
         if verdicts.get("differs"):
             self._replace_versions("new_versions", **stamp)
-            outcome.count(dict(self._rows("count_change_kinds")))
+            kinds = dict(self._rows("count_change_kinds"))
+            unversioned -= kinds["versions"]
+            outcome.count(kinds)
+            self._run("leave_unversioned")
+        if unversioned:
+            self._run("touch_seen", updated_at_bit=BIT["updated_at"])
         if verdicts.get("new"):
             self._run("add_first_versions", **stamp)
             outcome.count(dict(self._rows("count_first_versions")))
@@ -316,7 +320,7 @@ class Fold:
             stamp = {"batch_id": manifest.batch_id, "feed": manifest.feed, "plan": manifest.plan}
             self._run("find_withdrawn", **times)
             self._replace_versions("withdrawn", **stamp)
-            self._run("take_withdrawn_seen", content_at=manifest.content_at)
+            self._run("take_withdrawn_seen")
             outcome.count({"withdrawn": withdrawn})
 
     def _fold_coins(self, manifest: Manifest, outcome: Outcome) -> None:

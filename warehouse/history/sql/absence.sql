@@ -127,19 +127,20 @@ SELECT count(*) FROM absent WHERE is_proven;
 -- The versions of withdrawn events: the content before the withdrawal. Grain: event.
 CREATE OR REPLACE TEMP TABLE withdrawn AS
 SELECT
-    c.event_id, c.version + 1 AS version, $observed_at AS observed_at,
+    c.event_id, c.rowid AS current_row, c.version + 1 AS version, $observed_at AS observed_at,
     ['withdrawn'] AS change_kinds, ['status'] AS changed_fields, $content_at AS content_at,
     {each fields: c.@name},
     'withdrawn' AS status, NULL::TIMESTAMPTZ AS cancelled_at,
     {each dating: c.@name},
-    _almanac.unknown_fields(c.known) AS unknown_fields, c.extra
+    _almanac.unknown_fields(c.known) AS unknown_fields, c.extra,
+    c.updated_at AS newest_updated_at, c.known, $content_at AS newest_content_at, c.shown_at,
+    c.accepted_at, c.last_seen_at, NULL AS content_md5, NULL AS row_md5
 FROM current_versions AS c
 WHERE c.event_id IN (SELECT event_id FROM absent WHERE is_proven);
 
 -- name: take_withdrawn_seen
--- Apply the withdrawals to the state. Grain: event. Run twice: the same.
+-- Withdrawn events are no longer missing. Grain: event. Run twice: the same.
 UPDATE current_versions AS c SET
-    content_at = $content_at, content_md5 = NULL, row_md5 = NULL,
     missing_since = NULL, absent_at = NULL, absent_export_at = NULL,
     absent_export_content_at = NULL
 FROM absent AS a

@@ -4,9 +4,10 @@
 --     differs        find_differences → name_change_kinds
 --     any but new    find_found → log_absences   (if a row ends an absence)
 --     unchanged      touch_unchanged
---     same, differs  forget_scores → touch_seen   (before take_versions changes what they compare)
 --     any but new    end_absences      (if a row ends an absence)
---     differs        end_versions → take_versions → count_change_kinds
+--     differs        forget_scores → end_versions → take_versions → count_change_kinds
+--                    → leave_unversioned
+--     same, differs  touch_seen        (if a row made no version)
 --     any            note_cancellations
 --
 -- Aliases: w rows of the observation (`incoming`), j `classified`, c `current_versions`,
@@ -74,7 +75,15 @@ FROM (
 -- the score unknown.
 CREATE OR REPLACE TEMP TABLE changed_events AS
 SELECT
-    w.event_id, w.observed_at, w.content_at, w.shown, c.first_seen_at, c.version + 1 AS version,
+    w.event_id, w.observed_at, w.content_at, w.shown, w.content_md5, w.row_md5, j.current_row,
+    c.first_seen_at, c.version + 1 AS version, greatest(c.content_at, w.content_at) AS newest_content_at,
+    w.content_at AS shown_at, if(w.shown = 0, c.accepted_at, w.observed_at) AS accepted_at,
+    if(w.shown = 0 OR NOT j.is_found, c.last_seen_at, w.observed_at) AS last_seen_at,
+    CASE
+        WHEN has(w.shown, $updated_at_bit) THEN w.updated_at
+        WHEN w.shown = 0 THEN c.updated_at
+        ELSE believed(c.updated_at, c.accepted_at)
+    END AS newest_updated_at,
     {each fields before impact:
         if(has(w.shown, @bit), w.@name, c.@name) AS @name},
     CASE
@@ -171,6 +180,14 @@ UPDATE current_versions AS c SET
 FROM classified AS j
 WHERE c.rowid = j.current_row AND j.verdict = 'unchanged';
 
+-- name: end_absences
+-- Missing events that were seen again are no longer missing. Grain: event. Run twice: the same.
+UPDATE current_versions AS c SET
+    missing_since = NULL, absent_at = NULL, absent_export_at = NULL, absent_export_content_at = NULL
+FROM classified AS j
+WHERE c.rowid = j.current_row AND j.is_missing AND j.is_found
+  AND j.verdict IN ('same', 'differs', 'unchanged');
+
 -- name: forget_scores
 -- A band that contradicts the known score makes the score unknown. Grain: event. Run twice: the same.
 -- Only for observations in which a row shows a band without a score.
@@ -181,8 +198,53 @@ WHERE c.rowid = j.current_row
   AND has(w.shown, $impact_band_bit) AND NOT has(w.shown, $impact_bit)
   AND w.impact_band IS DISTINCT FROM c.impact_band;
 
+-- name: end_versions
+-- The current versions that others replace end. Grain: event, version. Once per observation, before
+-- take_versions. Placeholders: rows.
+INSERT INTO ended_versions BY NAME
+SELECT
+    c.event_id,
+    {each compared: c.@name},
+    {each uncompared: c.version_@name AS @name},
+    c.status, c.cancelled_at,
+    {each dating: c.@name},
+    c.version_unknown_fields AS unknown_fields, c.version_extra AS extra, c.first_seen_at, c.version,
+    c.known_from, v.observed_at AS known_to, c.change_kinds, c.changed_fields, c.batch_id, c.feed,
+    c.plan, c.version_content_at AS content_at, c.published_seq
+FROM current_versions AS c
+JOIN {rows} AS v ON v.current_row = c.rowid;
+
+-- name: take_versions
+-- The next versions of events are current from when they were observed, and the events were seen. A row
+-- moves, so that its texts are not written again with those of other rows. Grain: event. Once per
+-- observation. Placeholders: rows.
+UPDATE current_versions AS c SET
+    {each compared: @name = v.@name},
+    {each dating: @name = v.@name},
+    {each uncompared: version_@name = v.@name},
+    status = v.status, cancelled_at = v.cancelled_at, version = v.version,
+    known_from = v.observed_at, change_kinds = v.change_kinds, changed_fields = v.changed_fields,
+    batch_id = $batch_id, feed = $feed, plan = $plan, version_unknown_fields = v.unknown_fields,
+    version_extra = v.extra, version_content_at = v.content_at, published_seq = NULL,
+    {each uncompared except updated_at: @name = v.@name},
+    updated_at = v.newest_updated_at, known = v.known, extra = v.extra,
+    content_at = v.newest_content_at, shown_at = v.shown_at, accepted_at = v.accepted_at,
+    last_seen_at = v.last_seen_at, content_md5 = v.content_md5, row_md5 = v.row_md5
+FROM {rows} AS v
+WHERE c.rowid = v.current_row;
+
+-- name: count_change_kinds
+-- How many new versions have each kind, and `versions` of them in all. Grain: kind.
+SELECT unnest(change_kinds) AS kind, count(*) FROM new_versions GROUP BY kind
+UNION ALL
+SELECT 'versions', count(*) FROM new_versions;
+
+-- name: leave_unversioned
+-- Leave the rows that made no version. Grain: event. Run twice: the same.
+DELETE FROM classified WHERE event_id IN (SELECT event_id FROM new_versions);
+
 -- name: touch_seen
--- Record that accepted events were seen, changed or not. Grain: event. Once per observation.
+-- Record that accepted events were seen whose rows made no version. Grain: event. Once per observation.
 -- A row without content (a cancellation) does not show the event.
 UPDATE current_versions AS c SET
     known = c.known | w.shown,
@@ -204,50 +266,6 @@ UPDATE current_versions AS c SET
 FROM incoming AS w
 JOIN classified AS j ON j.event_id = w.event_id AND j.verdict IN ('same', 'differs')
 WHERE c.rowid = j.current_row;
-
--- name: end_absences
--- Missing events that were seen again are no longer missing. Grain: event. Run twice: the same.
-UPDATE current_versions AS c SET
-    missing_since = NULL, absent_at = NULL, absent_export_at = NULL, absent_export_content_at = NULL
-FROM classified AS j
-WHERE c.rowid = j.current_row AND j.is_missing AND j.is_found
-  AND j.verdict IN ('same', 'differs', 'unchanged');
-
--- name: end_versions
--- The current versions that others replace end. Grain: event, version. Once per observation, before
--- take_versions. Placeholders: rows.
-INSERT INTO ended_versions BY NAME
-SELECT
-    c.event_id,
-    {each compared: c.@name},
-    {each uncompared: c.version_@name AS @name},
-    c.status, c.cancelled_at,
-    {each dating: c.@name},
-    c.version_unknown_fields AS unknown_fields, c.version_extra AS extra, c.first_seen_at, c.version,
-    c.known_from, v.observed_at AS known_to, c.change_kinds, c.changed_fields, c.batch_id, c.feed,
-    c.plan, c.version_content_at AS content_at, c.published_seq
-FROM current_versions AS c
-JOIN {rows} AS v ON v.event_id = c.event_id;
-
--- name: take_versions
--- The next versions of events are current from when they were observed. Grain: event. Once per
--- observation. Placeholders: rows.
-UPDATE current_versions AS c SET
-    {each compared: @name = v.@name},
-    {each dating: @name = v.@name},
-    {each uncompared: version_@name = v.@name},
-    status = v.status, cancelled_at = v.cancelled_at, version = v.version,
-    known_from = v.observed_at, change_kinds = v.change_kinds, changed_fields = v.changed_fields,
-    batch_id = $batch_id, feed = $feed, plan = $plan, version_unknown_fields = v.unknown_fields,
-    version_extra = v.extra, version_content_at = v.content_at, published_seq = NULL
-FROM {rows} AS v
-WHERE c.event_id = v.event_id;
-
--- name: count_change_kinds
--- How many new versions have each kind, and `versions` of them in all. Grain: kind.
-SELECT unnest(change_kinds) AS kind, count(*) FROM new_versions GROUP BY kind
-UNION ALL
-SELECT 'versions', count(*) FROM new_versions;
 
 -- name: count_first_versions
 -- How many first sightings have each kind, and `versions` of them in all. Grain: kind.
