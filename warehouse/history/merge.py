@@ -47,6 +47,7 @@ from warehouse.history.warehouse_file import (
     unreadable_file,
 )
 from warehouse.home import Home
+from warehouse.landing.batches import parse_feed
 from warehouse.landing.landing import repair_landing, restore_intact_batches
 from warehouse.merge_progress import Step, report_progress
 from warehouse.schema import ddl
@@ -238,7 +239,18 @@ def _merge(
     for batch_id in merged.intersection(home.landing.marked()):
         home.landing.clear_pending(batch_id)
     step("merge:cleared")
+    if with_repair or not is_rebuild:
+        _pack_exports(home, plan, report)
     return report
+
+
+def _pack_exports(home: Home, plan: MergePlan, report: MergeReport) -> None:
+    """Pack the older exports of landing."""
+    new = {outcome.manifest.batch_id: outcome.status for outcome in report.outcomes}
+    statuses = {batch_id: batch.status for batch_id, batch in plan.merged.items()} | new
+    good = {batch_id for batch_id, status in statuses.items() if status == "merged"}
+    exports = sorted(batch_id for batch_id in good if parse_feed(batch_id) == "export")
+    home.landing.pack_exports(exports, len(new.keys() & set(exports)))
 
 
 def _remove_unfinished(home: Home) -> None:

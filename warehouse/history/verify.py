@@ -40,6 +40,7 @@ from warehouse.history.warehouse_file import (
 )
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
+from warehouse.landing.bodies import find_base
 from warehouse.landing.landing import MARKER, MARKERS
 from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS
@@ -295,7 +296,7 @@ def _check_landing(home: Home, manifests: list[Manifest]) -> Finding:
                 f"{path.name} is the body of no batch: its landing was interrupted, or its "
                 "manifest was lost"
             )
-        elif None not in hashes and hash_file(path) not in hashes:
+        elif hashes.isdisjoint((None, hash_file(path))) and find_base(path) is None:
             wrong.append(
                 f"{path.name} has other bytes than were landed, with the same content; `almanac "
                 "rebuild` rewrites it"

@@ -8,16 +8,16 @@
     landing/damaged/….json           damaged batches that were set aside, and why
     landing/journal/                 pulls in progress (journal.py)
 
-A body has a zstd frame per page, so that readers can take one page, or all pages as one stream.
-Everything else can be rebuilt from landing without a request. A rebuild rewrites markers, and
-bodies whose content is intact (`repair_landing`). `import_export` lands archived files: their
-rows are marked as attested, since the user states the times.
+Older exports are stored as their differences from an earlier one (bodies.py); readers get the bytes
+that were received. Everything else can be rebuilt from landing without a request. A rebuild
+rewrites markers, and bodies whose content is intact (`repair_landing`). `import_export` lands
+archived files: their rows are marked as attested, since the user states the times.
 """
 
 import filecmp
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import date, datetime
 from pathlib import Path, PurePosixPath
@@ -31,15 +31,24 @@ from catalog.contract.plans import day_end, day_start
 from warehouse.codecs import OversizedBody
 from warehouse.errors import DamagedBatch, LandingError
 from warehouse.files.documents import BrokenSeal, format_document, hash_file, is_sealed, seal
-from warehouse.files.storage import Storage
+from warehouse.files.storage import Storage, sync
 from warehouse.landing.batches import (
-    KEY_MARK,
     SEALED_SINCE,
     LandedPage,
     Manifest,
     Pull,
     Scope,
     make_batch_id,
+)
+from warehouse.landing.bodies import (
+    CHUNK_BYTES,
+    PACKED_BYTES,
+    BodyPacker,
+    RedactionCounter,
+    body_name,
+    compress,
+    decompress,
+    find_base,
 )
 from warehouse.landing.journal import Journal
 from warehouse.schema.columns import find_plan
@@ -49,8 +58,10 @@ MARKERS = ("pending", "released", "dismissed")
 """The folders of markers."""
 _DAY = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])", re.ASCII)
 _BATCH_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[a-z]+-[0-9a-f]{12}", re.ASCII)
-_LEVEL: Final = 3
-CHUNK_BYTES: Final = 1 << 20
+_GROUP: Final = 4
+"""So many exports are packed together: the index of their base is the main work."""
+_PERIOD: Final = 7 * _GROUP
+"""The first of so many exports stays whole, as the base of the others."""
 _NO_COVERAGE = "imported without --from and --to, so the batch makes no event missing"
 
 
@@ -228,16 +239,10 @@ class Landing:
                 yield chunk
         except (OSError, MemoryError, zstandard.ZstdError) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            raise DamagedBatch(
-                f"batch {manifest.batch_id}: its body can't be read: {why}. Restore {path.name} "
-                "of landing from a backup; `almanac rebuild` continues without it."
-            ) from error
-        if digest.hexdigest() != manifest.sha256:
-            raise DamagedBatch(
-                f"batch {manifest.batch_id}: its body has the sha256 {digest.hexdigest()}, "
-                f"expected {manifest.sha256}. Restore {path.name} of landing from a backup; "
-                "`almanac rebuild` continues without it."
-            )
+            raise _damaged_body(manifest, path, f"can't be read: {why}") from error
+        if (found := digest.hexdigest()) != manifest.sha256:
+            why = f"has the sha256 {found}, expected {manifest.sha256}"
+            raise _damaged_body(manifest, path, why)
 
     def check(self, manifest: Manifest) -> None:
         """Read a body to its end. Raises DamagedBatch: it is not the body that was landed."""
@@ -270,7 +275,56 @@ class Landing:
 
     def body_path(self, manifest: Manifest) -> Path:
         """Return the compressed file, for readers that accept zstd."""
-        return self.storage.path(_body_name(manifest.sha256))
+        return self.storage.path(body_name(manifest.sha256))
+
+    def is_packed(self, manifest: Manifest) -> bool:
+        """Whether the compressed file can't be read without another one."""
+        return find_base(self.body_path(manifest)) is not None
+
+    def pack_exports(self, batch_ids: Sequence[str], new: int) -> None:
+        """Pack older exports; the newest stays whole.
+
+        `batch_ids` has the good exports in order; `new` of them were just merged. Call it under the
+        merge lock.
+        """
+        first = len(batch_ids) - new - _GROUP
+        for end in range(_GROUP, len(batch_ids), _GROUP):
+            if end >= first:  # Also the group before: a merge may have been killed.
+                base = batch_ids[(end - 1) // _PERIOD * _PERIOD]
+                # A damaged body is left as it is, and reported by its next reader.
+                with suppress(LandingError, OSError, zstandard.ZstdError):
+                    self._pack(base, batch_ids[end - _GROUP : end])
+
+    def _pack(self, base_id: str, batch_ids: Iterable[str]) -> None:
+        first, *others = map(self.manifest, (base_id, *batch_ids))
+        base = self.body_path(first)
+        while (below := find_base(base)) is not None:
+            base = below
+        waiting = [
+            manifest
+            for manifest in others
+            if len(manifest.pages) == 1
+            and max(manifest.bytes, first.bytes) < PACKED_BYTES
+            and self.body_path(manifest) != base
+            and not self.is_packed(manifest)
+        ]
+        if not waiting:
+            return
+        packer = BodyPacker(b"".join(decompress(base)))
+        if packer.base_sha256 != base.stem:
+            return
+        local = Storage(self.storage.root)  # A bucket keeps whole bodies.
+        for manifest in waiting:
+            packed = packer.pack(b"".join(self.body(manifest)))
+            with local.staging() as staged:
+                staged.write_bytes(packed)
+                sync(staged)
+                digest = hashlib.sha256(packer.unpack(staged.read_bytes())).hexdigest()
+                if (
+                    digest == manifest.sha256
+                    and 2 * len(packed) < self.body_path(manifest).stat().st_size
+                ):
+                    local.adopt(staged, body_name(digest))
 
     def pending(self) -> list[str]:
         """Return the ids of batches that are marked as not merged yet, oldest first.
@@ -325,10 +379,11 @@ class Landing:
         with self.storage.staging() as staged:
             redactions = RedactionCounter()
             sha256, pages = compress(bodies, staged, status, redactions)
-            if not self._has_body(_body_name(sha256), staged):
-                self.storage.adopt(staged, _body_name(sha256))
+            if not self._has_body(body_name(sha256), staged):
+                self.storage.adopt(staged, body_name(sha256))
         size = sum(page.length for page in pages)
-        stored = hash_file(self.storage.path(_body_name(sha256)))
+        path = self.storage.path(body_name(sha256))
+        stored = None if find_base(path) else hash_file(path)
         manifest = Manifest(
             batch_id=make_batch_id(pull, sha256),
             **msgspec.structs.asdict(pull),
@@ -346,76 +401,11 @@ class Landing:
         return self.manifest(manifest.batch_id)
 
 
-def _body_name(sha256: str) -> str:
-    return f"bodies/{sha256[:2]}/{sha256}.zst"
-
-
 def _manifest_name(batch_id: str) -> str:
     """Return the name of a manifest: in the folder of the day that its id begins with."""
     if not _BATCH_ID.fullmatch(batch_id):
         raise LandingError(f"no such batch: {batch_id!r}; `almanac batches list` lists the batches")
     return f"batches/{batch_id[:4]}-{batch_id[4:6]}-{batch_id[6:8]}/{batch_id}.json"
-
-
-def compress(
-    bodies: Iterator[tuple[Iterator[bytes], datetime | None]],
-    target: Path,
-    status: int,
-    redactions: "RedactionCounter",
-) -> tuple[str, list[LandedPage]]:
-    """Write a zstd frame for each body; return the sha256 of all bytes, and the pages."""
-    whole, pages, offset = hashlib.sha256(), list[LandedPage](), 0
-    with target.open("wb") as file:
-        for chunks, received_at in bodies:
-            is_first, length = not pages, 0
-            digest = hashlib.sha256()
-            compressor = zstandard.ZstdCompressor(level=_LEVEL)
-            with compressor.stream_writer(file, closefd=False) as frame:
-                for chunk in chunks:
-                    frame.write(chunk)
-                    whole.update(chunk)
-                    redactions.feed(chunk)
-                    if not is_first:
-                        digest.update(chunk)
-                    length += len(chunk)
-            if is_first:  # The first page is all data so far, and need not be hashed twice.
-                digest = whole.copy()
-            page = LandedPage(
-                offset=offset,
-                length=length,
-                sha256=digest.hexdigest(),
-                status=status,
-                received_at=received_at,
-            )
-            pages.append(page)
-            offset += length
-    return whole.hexdigest(), pages
-
-
-class RedactionCounter:
-    """Counts how often the API key was removed from a body."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._mark = KEY_MARK.encode()
-        self._end = b""
-
-    def feed(self, chunk: bytes) -> None:
-        data = self._end + chunk
-        self.count += data.count(self._mark)
-        self._end = data[-len(self._mark) + 1 :]
-
-
-def decompress(path: Path) -> Iterator[bytes]:
-    """Yield the bytes of a file in chunks, across all frames.
-
-    Raises:
-        OSError, zstandard.ZstdError: it can't be read.
-    """
-    with path.open("rb") as file:
-        stream = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-        while chunk := stream.read(CHUNK_BYTES):
-            yield chunk
 
 
 def repair_landing(landing: Landing, released: Iterable[str]) -> None:
@@ -445,6 +435,17 @@ def restore_intact_batches(landing: Landing) -> None:
             landing.storage.remove(f"damaged/{batch_id}.json")
 
 
+def _damaged_body(manifest: Manifest, path: Path, why: str) -> DamagedBatch:
+    base = None
+    with suppress(OSError):
+        base = find_base(path)
+    files = path.name if base is None else f"{path.name}, or {base.name} from which it differs,"
+    return DamagedBatch(
+        f"batch {manifest.batch_id}: its body {why}. Restore {files} of landing from a backup; "
+        "`almanac rebuild` continues without it."
+    )
+
+
 def lost_batch(batch_id: str) -> DamagedBatch:
     """Return the error for a batch that took effect and is missing from landing."""
     return DamagedBatch(
@@ -460,9 +461,9 @@ def _rewrite_marker(landing: Landing, name: str) -> None:
 
 
 def _repair_body(landing: Landing, manifest: Manifest) -> None:
-    """Rewrite a body's file as it was landed, if only its compressed form changed."""
+    """Rewrite a whole body's file as it was landed, if only its compressed form changed."""
     path = landing.body_path(manifest)
-    if manifest.stored_sha256 is None or hash_file(path) == manifest.stored_sha256:
+    if manifest.stored_sha256 in (None, hash_file(path)) or landing.is_packed(manifest):
         return
     with landing.storage.staging() as staged:
         bodies = [(iter((page,)), about.received_at) for about, page in landing.pages(manifest)]

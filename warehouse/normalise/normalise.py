@@ -13,7 +13,7 @@ an export in a transaction: a file that DuckDB refuses would abort it.
 
 import codecs
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from typing import Final
 
@@ -88,20 +88,29 @@ def _read_export(
 
 @contextmanager
 def _body(landing: Landing, manifest: Manifest, counts: BatchCounts) -> Iterator[CsvBody]:
-    """Yield the body as a file for DuckDB: the stored file, or a copy of gzip or UTF-16."""
-    is_gzip = _head(landing.body(manifest)).startswith(GZIP_MAGIC)
+    """Yield the body as a file for DuckDB: the stored file, or a copy of what it can't read."""
+    with ExitStack() as stack:
+        body = CsvBody(landing.body_path(manifest), "zstd", lambda: landing.body(manifest))
+        if landing.is_packed(manifest):
+            body = stack.enter_context(_copied(body.chunks()))
+        is_gzip = _head(body.chunks()).startswith(GZIP_MAGIC)
 
-    def unpack() -> Iterator[bytes]:
-        chunks = landing.body(manifest)
-        return gunzip(chunks, max_bytes=size_limits.BODY_BYTES) if is_gzip else chunks
+        def unpack() -> Iterator[bytes]:
+            chunks = body.chunks()
+            return gunzip(chunks, max_bytes=size_limits.BODY_BYTES) if is_gzip else chunks
 
-    is_utf16 = _head(unpack()).startswith(UTF_16)
-    for words in ("gzip",) * is_gzip + ("UTF-16",) * is_utf16:
-        counts.note(words)
-    if not is_gzip and not is_utf16:
-        yield CsvBody(landing.body_path(manifest), "zstd", unpack)
-        return
-    with temporary_file(as_utf8(unpack())) as path:
+        is_utf16 = _head(unpack()).startswith(UTF_16)
+        for words in ("gzip",) * is_gzip + ("UTF-16",) * is_utf16:
+            counts.note(words)
+        if is_gzip or is_utf16:
+            yield stack.enter_context(_copied(as_utf8(unpack())))
+        else:
+            yield body
+
+
+@contextmanager
+def _copied(chunks: Iterator[bytes]) -> Iterator[CsvBody]:
+    with temporary_file(chunks) as path:
         yield CsvBody(path, "none", lambda: read_chunks(path))
 
 
