@@ -62,32 +62,51 @@ CREATE TABLE published.cancellations (
 CREATE TABLE published.batches (feed VARCHAR, status VARCHAR, observed_at TIMESTAMPTZ)
 
 -- name: insert_versions
--- Once per span of months, in their order. `rows` has the columns but two.
+-- Once per span of months, in their order. Times are seconds since 1970.
 INSERT INTO published.event_versions BY NAME
-SELECT *, []::VARCHAR[] AS unknown_fields
-FROM rows
+SELECT
+    * REPLACE (
+        to_timestamp(known_from) AS known_from, to_timestamp(known_to) AS known_to,
+        to_timestamp(cancelled_at) AS cancelled_at, to_timestamp(date) AS date,
+        to_timestamp(date_end) AS date_end, to_timestamp(last_verified_at) AS last_verified_at,
+        to_timestamp(created_at) AS created_at, to_timestamp(updated_at) AS updated_at
+    ),
+    []::VARCHAR[] AS unknown_fields
+FROM read_json($file, format = 'newline_delimited', columns = {
+    event_id: 'VARCHAR', version: 'INTEGER', known_from: 'BIGINT', known_to: 'BIGINT',
+    status: 'VARCHAR', cancelled_at: 'BIGINT', change_kinds: 'VARCHAR[]',
+    changed_fields: 'VARCHAR[]', slug: 'VARCHAR', title: 'VARCHAR', description: 'VARCHAR',
+    displayed_date: 'VARCHAR', date: 'BIGINT', date_end: 'BIGINT', date_type: 'VARCHAR',
+    is_estimated: 'BOOLEAN', categories: 'VARCHAR[]', coins: 'VARCHAR[]', impact: 'DOUBLE',
+    impact_summary: 'VARCHAR', source_url: 'VARCHAR', snapshot_url: 'VARCHAR',
+    last_verified_at: 'BIGINT', created_at: 'BIGINT', updated_at: 'BIGINT', published_seq: 'BIGINT'
+})
 
 -- name: insert_coins
 -- Once.
 INSERT INTO published.coins BY NAME
 SELECT *
-FROM rows
+FROM read_json($file, columns = {
+    slug: 'VARCHAR', symbol: 'VARCHAR', name: 'VARCHAR', icon_url: 'VARCHAR'
+})
 
 -- name: insert_categories
 -- Once.
 INSERT INTO published.categories BY NAME
 SELECT *, '2017-01-01 00:00:00+00'::TIMESTAMPTZ AS first_seen_at
-FROM rows
+FROM read_json($file, columns = {id: 'VARCHAR', name: 'VARCHAR'})
 
 -- name: insert_ranks
 -- Once per day.
 INSERT INTO published.coin_snapshots BY NAME
 SELECT *, to_timestamp($day * 86400) AS observed_at
-FROM rows
+FROM read_json($file, columns = {coin: 'VARCHAR', rank: 'INTEGER', tracked: 'BOOLEAN'})
 
 -- name: insert_absences
--- Once per day, with the rows of insert_ranks.
+-- Once per day, after insert_ranks.
 INSERT INTO published._almanac.coin_absences
 SELECT slug, to_timestamp($day * 86400), to_timestamp(($day + 1) * 86400)
 FROM published.coins
-WHERE slug NOT IN (SELECT coin FROM rows)
+WHERE slug NOT IN (
+    SELECT coin FROM published.coin_snapshots WHERE observed_at = to_timestamp($day * 86400)
+)

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from catalog.sandbox.history import VERSION, insert, open_tables
+from catalog.sandbox.history import insert, open_tables
+from catalog.sandbox.world.dates import DAY_S, to_seconds
 from catalog.server.catalog_store import StoredEvent
 from catalog.server.sql_store import SqlStore
 from tests.server.bare_server import BareServer, bare_server, linked
@@ -25,6 +26,7 @@ COINS = (
     ("unranked", None, True),
 )
 """Slug, rank, and whether it is tracked."""
+CONTENT = [name for name in StoredEvent.__struct_fields__ if name not in ("id", "impact_band")]
 
 
 def event(event_id: str, date: datetime = TODAY + DAY, **fields: Any) -> StoredEvent:
@@ -55,10 +57,14 @@ class TimedStore:
     def __init__(self, first: View, *later: tuple[datetime, View]) -> None:
         self.connection = open_tables()
         coins = [(slug, slug[:3], slug.title(), f"https://i.example/{slug}") for slug, *_ in COINS]
-        insert(self.connection, "insert_coins", coins)
-        insert(self.connection, "insert_categories", list(CATEGORIES.items()))
-        day = (FIRST - datetime.fromtimestamp(0, UTC)).days
-        insert(self.connection, "insert_ranks", COINS, day=day)
+        names = ("slug", "symbol", "name", "icon_url")
+        insert(
+            self.connection, "insert_coins", [dict(zip(names, row, strict=True)) for row in coins]
+        )
+        categories = [{"id": id_, "name": name} for id_, name in CATEGORIES.items()]
+        insert(self.connection, "insert_categories", categories)
+        ranks = [dict(zip(("coin", "rank", "tracked"), row, strict=True)) for row in COINS]
+        insert(self.connection, "insert_ranks", ranks, day=to_seconds(FIRST) // DAY_S)
         known, rows = View(), dict[str, list[dict[str, Any]]]()
         for at, found in ((FIRST, first), *later):
             for event_id in {*known.events, *known.cancelled, *found.events, *found.cancelled}:
@@ -72,7 +78,13 @@ class TimedStore:
         )
         for place, row in enumerate(ordered, start=1):
             row["published_seq"] = place
-        versions = [[row[name] for name in VERSION] for row in ordered]
+        versions = [
+            {
+                name: to_seconds(value) if isinstance(value, datetime) else value
+                for name, value in row.items()
+            }
+            for row in ordered
+        ]
         insert(self.connection, "insert_versions", versions)
         self.sql = SqlStore(self.connection, identity="small", feed_id="small")
 
@@ -84,12 +96,12 @@ def _add(
     event: StoredEvent | None,
     cancelled_at: datetime | None,
 ) -> None:
-    row: dict[str, Any] = dict.fromkeys(VERSION)
+    row: dict[str, Any] = dict.fromkeys(CONTENT)
     if versions:
         versions[-1]["known_to"] = at
         row |= versions[-1]
     if event is not None:
-        row |= {name: getattr(event, name) for name in VERSION if hasattr(event, name)}
+        row |= {name: getattr(event, name) for name in CONTENT}
         row["coins"] = [coin.slug for coin in event.coins]
     gone = "withdrawn" if cancelled_at is None else "cancelled"
     row |= {
@@ -102,7 +114,7 @@ def _add(
         "change_kinds": ["revised"] if versions else ["created"],
     }
     before = versions[-1] if versions else row
-    compared = [*list(VERSION)[9:], "status", "cancelled_at"]
+    compared = [*CONTENT, "status", "cancelled_at"]
     row["changed_fields"] = [name for name in compared if row[name] != before[name]]
     versions.append(row)
 
