@@ -28,8 +28,6 @@ _SQL = Statements(__package__, GROUPS)
 CHANGES: Final = "event_changes"
 EVENTS: Final = "events"
 RECORD: Final = "partitions.json"
-_TOGETHER: Final = 64
-"""Days that one statement writes: DuckDB keeps a file open for each, at most 100."""
 CHANGES_COLUMNS: Final = tuple(
     name for name in EVENT_VERSIONS.names if name not in ("known_to", "published_seq")
 )
@@ -96,40 +94,21 @@ def write_partitions(
             for key, partition in recorded.items()
             if key in skipped or (not anew and contents.get(key) == partition.content)
         }
-        changed = contents.keys() - record.keys() - skipped
-        hashes = _write_changes(connection, parquet, sorted(changed - {EVENTS}))
-        if EVENTS in changed:
-            with parquet.writing(partition_name(EVENTS)) as file:
-                connection.execute(_SQL["write_events"], {"file": str(file)})
-                hashes[EVENTS] = hash_file(file)
+        changed = sorted(contents.keys() - record.keys() - skipped)
+        for number, key in enumerate(changed):
+            report_progress("write partitions", number, len(changed))
+            is_day = key != EVENTS
+            name, day = ("write_event_changes", {"day": key}) if is_day else ("write_events", {})
+            with parquet.writing(partition_name(key)) as file:
+                connection.execute(_SQL[name], {"file": str(file), **day})
+                record[key] = Partition(contents[key], hash_file(file))
     folders = {str(Path(partition_name(key)).parent) for key in contents}
     gone = {f"{kind}/{name}" for kind in (CHANGES, EVENTS) for name in parquet.folders(kind)}
     for folder in gone - folders:
         parquet.remove_folder(folder)
-    record |= {key: Partition(contents[key], hashes[key]) for key in changed}
     if record != recorded:
         parquet.put(RECORD, msgspec.json.encode(record))
     return len(changed) + len(gone - folders)
-
-
-def _write_changes(
-    connection: duckdb.DuckDBPyConnection, parquet: Storage, days: list[str]
-) -> dict[str, str]:
-    """Write the changes of some days: many with one statement, each file renamed into its place.
-
-    Returns the hashes of the files.
-    """
-    hashes: dict[str, str] = {}
-    for start in range(0, len(days), _TOGETHER):
-        report_progress("write partitions", start, len(days))
-        with parquet.staging() as folder:
-            values = {"folder": str(folder), "days": days[start : start + _TOGETHER]}
-            connection.execute(_SQL["write_event_changes"], values)
-            for file in folder.glob("*/*.parquet"):
-                day = file.parent.name.partition("=")[2]
-                hashes[day] = hash_file(file)
-                parquet.adopt(file, partition_name(day))
-    return hashes
 
 
 def list_files(home: Home, kind: str) -> list[Path]:

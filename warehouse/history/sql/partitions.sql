@@ -10,18 +10,14 @@ UNION ALL
 SELECT 'events', value FROM _almanac.facts WHERE name = 'publication';
 
 -- name: write_event_changes
--- The versions that became known on some days, a folder for each. Grain: event, version.
+-- The versions that became known on a day. Grain: event, version.
 -- Without the end of a version, which only later versions tell, and without its place. Unknown fields are JSON text:
--- engines differ on a JSON type. Parameters: $days; $folder.
+-- engines differ on a JSON type. Parameters: $day, $file.
 COPY (
-    SELECT
-        * EXCLUDE (known_to, published_seq) REPLACE (extra::VARCHAR AS extra),
-        known_from::DATE::VARCHAR AS observed_date
+    SELECT * EXCLUDE (known_to, published_seq) REPLACE (extra::VARCHAR AS extra)
     FROM event_versions
-    WHERE known_from::DATE IN (SELECT unnest($days::DATE[]))
-) TO $folder (
-    FORMAT parquet, PARTITION_BY (observed_date), COMPRESSION zstd, COMPRESSION_LEVEL 1
-);
+    WHERE known_from >= $day::TIMESTAMPTZ AND known_from < $day::TIMESTAMPTZ + INTERVAL 1 DAY
+) TO $file (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1);
 
 -- name: write_events
 -- The events as now known. Grain: event. Parameters: $file.
