@@ -45,8 +45,11 @@ def write_config(home: Home) -> None:
 
 
 @contextmanager
-def open_instance(home: Home) -> Iterator[dg.DagsterInstance]:
+def open_instance(home: Home, *, syncs: bool = True) -> Iterator[dg.DagsterInstance]:
     """Open the instance in use. The output of runs in this process stays the command's own.
+
+    Without `syncs`, its SQLite files do not wait for the disk: a kill loses nothing, but a power
+    failure may damage the records of runs.
 
     Raises:
         OSError: its folder can't be written.
@@ -60,7 +63,8 @@ def open_instance(home: Home) -> Iterator[dg.DagsterInstance]:
             "folder of an existing instance, or unset it to use the home's own."
         )
     with ExitStack() as held:
-        held.enter_context(_quick_sqlite())
+        if not syncs:
+            held.enter_context(_quick_sqlite())
         try:
             instance = held.enter_context(_open_uncaptured(folder))
             instance.get_runs_count()  # A damaged SQLite file is noticed by its first query.
@@ -74,10 +78,7 @@ def open_instance(home: Home) -> Iterator[dg.DagsterInstance]:
 
 @contextmanager
 def _quick_sqlite() -> Iterator[None]:
-    """Let the connections that Dagster opens for each event not wait for the disk.
-
-    A kill loses nothing; after a power failure the records of runs may be damaged.
-    """
+    """Let the SQLite connections that are opened in the block not wait for the disk."""
 
     def prepare(connection: Any, _: object) -> None:
         if isinstance(connection, sqlite3.Connection):

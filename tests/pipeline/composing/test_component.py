@@ -18,6 +18,7 @@ import pytest
 import yaml
 from dagster.components.testing import create_defs_folder_sandbox
 from pydantic import ValidationError
+from sqlalchemy import create_engine
 
 from assets.layout import Layout
 from assets.published_tables import PUBLISHED, published_tables
@@ -393,3 +394,14 @@ def test_a_damaged_database_is_one_message_and_moved_away_it_is_made_again(tmp_p
     home.dagster.rename(tmp_path / "aside")
     with open_instance(home) as instance:
         assert start_run(instance)
+
+
+@pytest.mark.parametrize(("syncs", "level"), [(True, 2), (False, 0)])
+def test_sqlite_waits_for_the_disk_unless_it_need_not(
+    tmp_path: Path, syncs: bool, level: int
+) -> None:
+    with (
+        open_instance(Home(tmp_path / "home"), syncs=syncs),
+        create_engine("sqlite://").connect() as sql,
+    ):
+        assert sql.exec_driver_sql("PRAGMA synchronous").scalar() == level
