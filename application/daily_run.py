@@ -5,9 +5,9 @@ day.
 application/cli/run_command.py shows the summary.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final, Literal
@@ -131,9 +131,9 @@ def run_days(
     home, summary = locate_home(settings), RunSummary()
     known = set(home.landing.batch_ids())
     job = _job(settings, service, first_day=min(instant.at for instant in instants).date())
-    first = service.today() if len(instants) == 1 else None
+    first: date | None = None
     try:
-        with DayMerges(home) as merges:
+        with merge_past_days(home, summary) as merge_until:
             for number, instant in enumerate(instants):
                 on_instant(number, instant)
                 if service.sandbox is not None:
@@ -142,11 +142,11 @@ def run_days(
                     _pull_feeds(_POLLED, service, summary)
                 else:
                     if number:
-                        merges.begin(service.today() - timedelta(days=1))
+                        merge_until(service.today() - timedelta(days=1))
                         service.request_usage()
-                    first = first or service.today()
+                    first = first or _find_first_day(home, service, instance)
                     if number < len(instants) - 1:
-                        # The last day's run records the days before it.
+                        # The run of the last day records the days before it.
                         _pull_feeds(DAILY_FEEDS, service, summary)
                     else:
                         run_days_of_job(job, first, service.today(), instance, summary)
@@ -155,57 +155,65 @@ def run_days(
         # Only from landing: the warehouse may be unreadable.
         error.problems = list_new_problems(home, known, records=())
         raise
-    for note in merges.notes:
-        summary.note(note)
     _sum_up(home, known, summary)
     summary.requests = service.log.count
     summary.quota_left = service.quota_left
     return summary
 
 
-class DayMerges:
-    """Merges past days in a thread while later ones are pulled. A context manager.
+@contextmanager
+def merge_past_days(home: Home, summary: RunSummary) -> Iterator[Callable[[date], None]]:
+    """Yield a function that merges the days until one in a thread, while later ones are pulled.
 
-    At the end of the block, the merge in progress is waited for: it publishes its days.
+    The merge in progress at the end of the block is completed. An error in the block gets a note of
+    the days that are merged.
+
+    Raises:
+        RunFailed: a merge failed.
     """
+    wanted, merged = [date.min], [date.min]
+    begun: list[Future[None]] = []
 
-    def __init__(self, home: Home) -> None:
-        self.notes: list[str] = []
-        self._home = home
-        self._until = self._merged = date.min
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="merge")
-        self._begun: list[Future[None]] = []
-
-    def begin(self, until: date) -> None:
-        """Merge the landed batches of the days until one, after the merge in progress.
-
-        Raises:
-            RunFailed: an earlier merge failed.
-        """
-        for merged in self._begun:
-            if merged.done():
-                merged.result()
-        self._until = until
-        self._begun.append(self._pool.submit(self._merge))
-
-    def _merge(self) -> None:
-        if (until := self._until) == self._merged:
+    def merge_wanted() -> None:
+        if (day := wanted[-1]) == merged[-1]:
             return
         try:
-            report = merge(self._home, with_events=False, last_day=until)
+            report = merge(home, with_events=False, last_day=day)
         except (WarehouseError, OSError, duckdb.IOException) as error:
-            raise RunFailed(f"{until}, merge: {error}") from error
-        self.notes += report.notes
-        self._merged = until
+            raise RunFailed(f"{day}, merge: {error}") from error
+        merged.append(day)
+        for note in report.notes:
+            summary.note(note)
 
-    def __enter__(self) -> "DayMerges":
-        return self
+    def merge_until(day: date) -> None:
+        for each in begun:
+            if each.done():
+                each.result()
+        wanted.append(day)
+        begun.append(pool.submit(merge_wanted))
 
-    def __exit__(self, kind: object, *raised: object) -> None:
-        self._pool.shutdown(cancel_futures=True)
-        for merged in self._begun:
-            if kind is None and not merged.cancelled():
-                merged.result()
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="merge") as pool:
+        try:
+            yield merge_until
+        except BaseException as error:
+            pool.shutdown(cancel_futures=True)
+            if merged[1:]:
+                error.add_note(f"The days until {merged[-1]} are merged and published.")
+            raise
+    for each in begun:
+        each.result()
+
+
+def _find_first_day(home: Home, service: OpenedSession, instance: dg.DagsterInstance) -> date:
+    """Return the first day to record: today, or the days before it that a stopped run landed."""
+    day = service.today()
+    if service.sandbox is None:
+        return day
+    recorded = instance.get_materialized_partitions(dg.AssetKey("landed_coins"))
+    landed = set(home.landing.days())
+    while (before := day - timedelta(days=1)) in landed and before.isoformat() not in recorded:
+        day = before
+    return day
 
 
 def _job(settings: Settings, service: OpenedSession, *, first_day: date) -> dg.JobDefinition:

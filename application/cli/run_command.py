@@ -14,6 +14,7 @@ import sys
 from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -75,8 +76,10 @@ def run(
     except Defer as error:
         summary = {"deferred": str(error), "resume_at": error.resume_at.isoformat()}
     except AlmanacError as error:
+        _show_notes(error)
         fail(str(error))
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
+        _show_notes(error)
         warnings.print("Interrupted. Landed data is kept; run `almanac run` again to resume.")
         raise typer.Exit(EXIT_INTERRUPTED) from None
     if as_json:
@@ -86,6 +89,11 @@ def run(
     is_deferred = "deferred" in summary or summary["deferred_pulls"]
     if strict and (is_deferred or any(problem.is_of_data for problem in summary["problems"])):
         raise typer.Exit(EXIT_ERROR)
+
+
+def _show_notes(error: BaseException) -> None:
+    for note in getattr(error, "__notes__", ()):
+        warnings.print(note)
 
 
 def _summary(settings: Settings, days: int, began: float) -> dict[str, Any]:
@@ -109,7 +117,7 @@ def _summary(settings: Settings, days: int, began: float) -> dict[str, Any]:
             from pipeline.automation.dead_runs import fail_dead_runs
             from pipeline.automation.health import write_run_note
             from pipeline.automation.prune import prune_files
-            from pipeline.instance import open_instance
+            from pipeline.instance import is_own, open_instance
 
             if held.enter_context(home.run_lock()):
                 now = utc_now().replace(microsecond=0)
@@ -117,7 +125,9 @@ def _summary(settings: Settings, days: int, began: float) -> dict[str, Any]:
                 days if simulated else 1, now=now, last_day=find_last_day(home)
             )
 
-            instance = held.enter_context(open_instance(home))
+            # The days of the sandbox can be run again after a power failure.
+            syncs = not simulated or not is_own(home)
+            instance = held.enter_context(open_instance(home, syncs=syncs))
             held.callback(lambda: write_run_note(home, Layout(), instance, utc_now()))
             for run_id in fail_dead_runs(instance):
                 warnings.print(f"Run {run_id} was killed; it is marked failed.", markup=False)
@@ -125,23 +135,26 @@ def _summary(settings: Settings, days: int, began: float) -> dict[str, Any]:
             service = held.enter_context(opening)
             gc.freeze()
             held.callback(gc.unfreeze)
-        place = ""
+        parts = {"time": "", "pull": "", "merge": ""}
 
         def show_time(number: int, at: "RunTime") -> None:
-            nonlocal place
-            place = f"{at.at:%Y-%m-%d %H:%M}, {number + 1} of {len(instants)}"
-            show(f"{place} ...")
+            parts["time"] = f"{at.at:%Y-%m-%d %H:%M}, {number + 1} of {len(instants)}"
+            parts["pull"] = parts["merge"] = ""
+            show(f"{parts['time']} ...")
 
-        def show_part(name: str, done: int, total: int | None) -> None:
-            show(f"{place}: {name} {done:,}{'' if total is None else f' of {total:,}'} ...")
+        def show_part(part: str, name: str, done: int, total: int | None) -> None:
+            # A merge reports from its own thread, beside the pulls.
+            parts[part] = f"{name} {done:,}{'' if total is None else f' of {total:,}'}"
+            work = "; ".join(filter(None, (parts["pull"], parts["merge"])))
+            show(f"{parts['time']}: {work} ...")
 
-        service.on_page = show_part
-        held.enter_context(show_progress(show_part))
+        service.on_page = partial(show_part, "pull")
+        held.enter_context(show_progress(partial(show_part, "merge")))
         try:
             run_summary = run_days(settings, service, instance, instants, on_instant=show_time)
         except RunFailed as error:
             show_problems(error.problems, on=warnings)
-            fail(str(error))
+            raise
         try:
             prune_files(home, utc_now() - timedelta(days=settings.keep_days))
         except (OSError, WarehouseError) as error:

@@ -11,10 +11,11 @@ import duckdb
 import pytest
 
 from almanac.events import KINDS
-from application.daily_run import RunSummary
+from application.daily_run import RunSummary, RunTime, plan_run_times, run_days
 from assets.event_changes import CHANGES, check_days
 from assets.landed_calendar import EVENT_MONTHS
 from pipeline.instance import open_instance
+from pipeline.service_session import open_service
 from pipeline.settings import Settings
 from tests.pipeline.homes_in_days import (
     failure_of,
@@ -115,6 +116,33 @@ def test_the_changes_of_each_day_are_recorded_and_the_tables_once_after_the_last
     with reading(two_days.home) as connection:
         merged = connection.table("batches").aggregate("status, count(*)").fetchall()
     assert merged == [("merged", len(two_days.home.landing.batch_ids()))]
+
+
+def test_a_stopped_run_has_published_past_days_and_the_next_run_records_them(
+    tmp_path: Path,
+) -> None:
+    settings = settings_of(tmp_path / "home")
+    home, days = Home(settings.home), [date(2019, 2, 28), YESTERDAY, TODAY]
+    instants = plan_run_times(3, now=NOW, last_day=None)
+
+    def stop(number: int, _: RunTime) -> None:
+        if number == 5:
+            raise KeyboardInterrupt
+
+    with open_instance(home) as instance:
+        with (
+            open_service(settings, now=instants[0].at) as service,
+            pytest.raises(KeyboardInterrupt) as stopped,
+        ):
+            run_days(settings, service, instance, instants, on_instant=stop)
+        assert stopped.value.__notes__ == ["The days until 2019-02-28 are merged and published."]
+        with reading(home) as connection:
+            merged = connection.execute("SELECT DISTINCT observed_date FROM batches").fetchall()
+        assert (merged, home.landing.days()) == ([(days[0],)], days[:2])
+        assert run_sandbox_days(settings, instance, days=3, now=NOW).days == days
+        for asset in ("landed_coins", "event_changes"):
+            recorded = instance.get_materialized_partitions(dg.AssetKey(asset))
+            assert recorded == {day.isoformat() for day in days}
 
 
 def test_a_past_day_is_reused_without_a_request(two_days: TwoDayHome) -> None:
