@@ -112,6 +112,6 @@ def _merged(batches: Sequence[HandmadeBatch], root: Path) -> Tables:
     merge(home)
     with reading(home) as connection:
         current = connection.sql(
-            "SELECT * EXCLUDE (row_md5) FROM state.current_versions ORDER BY ALL"
+            "SELECT * EXCLUDE (row_hash) FROM state.current_versions ORDER BY ALL"
         )
         return {**tables_of(home), "current_versions": current.fetchall()}

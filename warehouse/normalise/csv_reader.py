@@ -357,7 +357,7 @@ class CsvExport:
         values = {"shown": shown, "reading": reading["reading"]}
         lines = [
             "place",
-            "if(digest IS NULL, NULL, hash(digest, $reading::VARCHAR))::VARCHAR AS row_md5",
+            "if(digest IS NULL, NULL, hash(digest, $reading::VARCHAR)) AS row_hash",
             f"almanac_clean({self._cell('event_id')}) AS event_id",
             *(f"NULL::VARCHAR AS {name}" for name in _OTHER_TEXTS),
         ]

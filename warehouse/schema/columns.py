@@ -243,26 +243,16 @@ def find_plan(name: str) -> Plan:
 
 
 _MARKS: Final[dict[str, dict[str, str]]] = {
-    "VARCHAR": {"type": "VARCHAR", "json": '"VARCHAR"', "raw": "@name", "digest": "@name"},
-    "DOUBLE": {"type": "DOUBLE", "json": '"VARCHAR"', "raw": "@name_text", "digest": "@name"},
-    "BOOLEAN": {"type": "BOOLEAN", "json": '"VARCHAR"', "raw": "@name_text", "digest": "@name"},
-    INSTANT: {
-        "type": "TIMESTAMPTZ",
-        "json": '"VARCHAR"',
-        "raw": "@name_text",
-        "digest": "epoch_us(@name)",
-    },
-    TEXTS: {
-        "type": "VARCHAR[]",
-        "json": '["VARCHAR"]',
-        "raw": "@name",
-        "digest": "len(@name), nul, array_to_string(@name, chr(0))",
-    },
+    "VARCHAR": {"type": "VARCHAR", "json": '"VARCHAR"', "raw": "@name"},
+    "DOUBLE": {"type": "DOUBLE", "json": '"VARCHAR"', "raw": "@name_text"},
+    "BOOLEAN": {"type": "BOOLEAN", "json": '"VARCHAR"', "raw": "@name_text"},
+    INSTANT: {"type": "TIMESTAMPTZ", "json": '"VARCHAR"', "raw": "@name_text"},
+    TEXTS: {"type": "VARCHAR[]", "json": '["VARCHAR"]', "raw": "@name"},
 }
 """By type, the text for each mark in a statement, except `@name`, `@wire` and `@bit`.
 
 `type`: its type in CREATE TABLE. `json`: its type in a JSON text. `raw`: the column of
-`insert_events` with the value as received. `digest`: its part of `content_md5`.
+`insert_events` with the value as received.
 """
 
 

@@ -87,8 +87,8 @@ class BatchReader:
         return self.normalised
 
     def seen(self, table: str = "seen") -> list[dict[str, Any]]:
-        """Return the rows without `row_md5`, which depends on the form in which a row arrived."""
-        columns = "COLUMNS(lambda name: name <> 'row_md5')"
+        """Return the rows without `row_hash`, which depends on the form in which a row arrived."""
+        columns = "COLUMNS(lambda name: name <> 'row_hash')"
         return self._dicts(f"SELECT {columns} FROM {table} ORDER BY position")
 
     def only_row(self, table: str = "seen") -> dict[str, Any]:

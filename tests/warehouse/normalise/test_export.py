@@ -128,11 +128,11 @@ def test_missing_columns_are_unknown_and_unknown_ones_are_kept(batches: BatchRea
 
 def test_json_in_place_of_csv_is_read_and_noted(batches: BatchReader) -> None:
     batches.read("export", csv_body([PLAIN]))
-    expected = batches.only_row()["content_md5"]
+    expected = batches.only_row()["content_hash"]
     read = batches.read("export", json_body([json_event()]))
     assert read.good == 1
     assert "JSON in place of CSV" in read.notes
-    assert batches.only_row()["content_md5"] == expected
+    assert batches.only_row()["content_hash"] == expected
 
 
 NO_CATALOG = {

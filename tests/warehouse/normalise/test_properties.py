@@ -117,9 +117,9 @@ def test_other_contents_have_other_digests(
 ) -> None:
     batches.read("events", msgspec.json.encode([event, other]))
     first, second = batches.seen()
-    own = {"position", "event_id", "last_verified_at", "updated_at", "content_md5", "coin_names"}
+    own = {"position", "event_id", "last_verified_at", "updated_at", "content_hash", "coin_names"}
     same = all(first[name] == second[name] for name in first.keys() - own)
-    assert (first["content_md5"] == second["content_md5"]) is same
+    assert (first["content_hash"] == second["content_hash"]) is same
 
 
 @st.composite

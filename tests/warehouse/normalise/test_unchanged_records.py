@@ -125,7 +125,7 @@ def accept_rows(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(
         """
         CREATE OR REPLACE TABLE current_versions AS
-        SELECT event_id, row_md5 FROM seen
+        SELECT event_id, row_hash FROM seen
         QUALIFY row_number() OVER (
             PARTITION BY event_id ORDER BY updated_at DESC NULLS LAST, position DESC
         ) = 1
@@ -210,6 +210,6 @@ def test_digests_of_another_kind_match_no_record(batches: BatchReader) -> None:
     body = csv_body(plains(30))
     whole = read_export(batches, body)
     accept_rows(batches.connection)
-    batches.connection.execute("UPDATE current_versions SET row_md5 = md5(event_id)")
+    batches.connection.execute("UPDATE current_versions SET row_hash = hash(event_id)")
     quick = read_export(batches, body, finds_unchanged=True)
     assert (quick.unchanged, quick.rows, quick.counts) == ([], whole.rows, whole.counts)

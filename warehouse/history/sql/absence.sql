@@ -134,7 +134,7 @@ SELECT
     {each dating: c.@name},
     _almanac.unknown_fields(c.known) AS unknown_fields, c.extra,
     c.updated_at AS newest_updated_at, c.known, $content_at AS newest_content_at, c.shown_at,
-    c.accepted_at, c.last_seen_at, NULL AS content_md5, NULL AS row_md5
+    c.accepted_at, c.last_seen_at, NULL AS content_hash, NULL AS row_hash
 FROM current_versions AS c
 WHERE c.event_id IN (SELECT event_id FROM absent WHERE is_proven);
 

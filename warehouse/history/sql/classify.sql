@@ -68,7 +68,7 @@ SELECT
         WHEN w.content_at < if(w.status = 'cancelled', c.shown_at, c.content_at) THEN 'stale'
         WHEN believed(w.updated_at, w.observed_at) < believed(c.updated_at, c.accepted_at)
             THEN 'stale'
-        WHEN w.content_md5 = c.content_md5 THEN 'same'
+        WHEN w.content_hash = c.content_hash THEN 'same'
         ELSE 'differs'
     END AS verdict,
     c.absent_at IS NULL OR w.content_at > c.absent_at OR w.status = 'cancelled' AS is_found,

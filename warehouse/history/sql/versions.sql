@@ -48,8 +48,8 @@ SELECT
     if(is_cancelled_before, waiting.content_at, content_at) AS version_content_at,
     shown AS known, version_content_at AS content_at, version_content_at AS shown_at,
     observed_at AS accepted_at, observed_at AS last_seen_at,
-    if(is_cancelled_before, NULL, content_md5) AS content_md5,
-    if(is_cancelled_before, NULL, row_md5) AS row_md5
+    if(is_cancelled_before, NULL, content_hash) AS content_hash,
+    if(is_cancelled_before, NULL, row_hash) AS row_hash
 FROM (
     SELECT
         w.*, m.unknown_fields, n.event_id IS NOT NULL AS is_created, k AS waiting,
@@ -75,7 +75,7 @@ FROM (
 -- the score unknown.
 CREATE OR REPLACE TEMP TABLE changed_events AS
 SELECT
-    w.event_id, w.observed_at, w.content_at, w.shown, w.content_md5, w.row_md5, j.current_row,
+    w.event_id, w.observed_at, w.content_at, w.shown, w.content_hash, w.row_hash, j.current_row,
     c.first_seen_at, c.version + 1 AS version, greatest(c.content_at, w.content_at) AS newest_content_at,
     w.content_at AS shown_at, if(w.shown = 0, c.accepted_at, w.observed_at) AS accepted_at,
     if(w.shown = 0 OR NOT j.is_found, c.last_seen_at, w.observed_at) AS last_seen_at,
@@ -229,7 +229,7 @@ UPDATE current_versions AS c SET
     {each uncompared except updated_at: @name = v.@name},
     updated_at = v.newest_updated_at, known = v.known, extra = v.extra,
     content_at = v.newest_content_at, shown_at = v.shown_at, accepted_at = v.accepted_at,
-    last_seen_at = v.last_seen_at, content_md5 = v.content_md5, row_md5 = v.row_md5
+    last_seen_at = v.last_seen_at, content_hash = v.content_hash, row_hash = v.row_hash
 FROM {rows} AS v
 WHERE c.rowid = v.current_row;
 
@@ -261,8 +261,8 @@ UPDATE current_versions AS c SET
     shown_at = w.content_at,
     accepted_at = if(w.shown = 0, c.accepted_at, w.observed_at),
     last_seen_at = if(w.shown = 0 OR NOT j.is_found, c.last_seen_at, w.observed_at),
-    content_md5 = w.content_md5,
-    row_md5 = w.row_md5
+    content_hash = w.content_hash,
+    row_hash = w.row_hash
 FROM incoming AS w
 JOIN classified AS j ON j.event_id = w.event_id AND j.verdict IN ('same', 'differs')
 WHERE c.rowid = j.current_row;

@@ -18,8 +18,8 @@ CREATE OR REPLACE TEMP TABLE normalised (
     coin_names STRUCT(slug VARCHAR, symbol VARCHAR, name VARCHAR)[],
     status VARCHAR,
     cancelled_at TIMESTAMPTZ,
-    content_md5 VARCHAR,
-    row_md5 VARCHAR,
+    content_hash UBIGINT,
+    row_hash UBIGINT,
     reason VARCHAR,
     raw VARCHAR
 )
@@ -36,7 +36,7 @@ WHERE reason IS NULL
 -- name: json_events
 -- Grain: one row per element of $rows, a JSON array as rows.py makes it. Reads only.
 -- In two steps, elements first: parsing the structure of the whole array is three times slower.
-SELECT parsed.*, NULL::VARCHAR AS row_md5
+SELECT parsed.*, NULL::UBIGINT AS row_hash
 FROM (
     SELECT from_json(element, '{
         "place": "BIGINT",
@@ -58,7 +58,7 @@ FROM (
 -- can't be read. `arrived_rows` is replaced by the SELECT that gives the rows (csv_reader.py,
 -- json_events): texts in canonical form, NULL if hidden or absent, `shown` with a bit
 -- for each field that the plan shows and the row has. `impact` may be a number or a band.
--- `row_md5` is the digest of the texts of a CSV record, as read by DuckDB; else NULL.
+-- `row_hash` is the digest of the texts of a CSV record, as read by DuckDB; else NULL.
 -- Placeholders: arrived_rows.
 -- Parameters: $observed_at, $content_at of the batch; the bits $title_bit, $date_bit,
 -- $categories_bit, $coins_bit, $impact_bit, $impact_band_bit; the bounds $impact_min, $impact_max.
@@ -82,8 +82,7 @@ typed AS (
                 AND try_cast(impact AS DOUBLE) BETWEEN $impact_min AND $impact_max
                 THEN try_cast(impact AS DOUBLE) + 0.0
         END AS score,
-        almanac_band_named(coalesce(impact, impact_band)) AS band,
-        chr(0) AS nul
+        almanac_band_named(coalesce(impact, impact_band)) AS band
     FROM arrived
 ),
 checked AS (
@@ -148,12 +147,12 @@ SELECT
     coin_names,
     status,
     cancelled_at,
-    -- Texts contain no NUL, so it separates them; '' does not occur, so NULL needs no marker.
-    md5(concat(
-        shown, nul, status, nul, epoch_us(cancelled_at),
-        {each compared: nul, @digest}
-    )) AS content_md5,
-    row_md5,
+    -- The hash of an empty list is that of NULL.
+    hash(
+        shown, status, cancelled_at, len(categories), len(coins),
+        {each compared: @name}
+    ) AS content_hash,
+    row_hash,
     reason,
     CASE
         WHEN reason IS NOT NULL

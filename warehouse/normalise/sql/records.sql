@@ -14,11 +14,11 @@ CREATE OR REPLACE TEMP TABLE unchanged (event_id VARCHAR, current_row BIGINT)
 
 -- name: list_accepted
 -- Grain: one row per event, with the digest of the record that was last accepted. Reads only.
-SELECT rowid AS current_row, event_id, row_md5 FROM current_versions
+SELECT rowid AS current_row, event_id, row_hash FROM current_versions
 
 -- name: list_none_accepted
 -- Grain: no row: all records are new. Reads only.
-SELECT NULL::BIGINT AS current_row, NULL::VARCHAR AS event_id, NULL::VARCHAR AS row_md5 LIMIT 0
+SELECT NULL::BIGINT AS current_row, NULL::VARCHAR AS event_id, NULL::UBIGINT AS row_hash LIMIT 0
 
 -- name: read_lines
 -- Grain: one row per line behind the header, with its text unless it is an unchanged record.
@@ -50,7 +50,7 @@ FROM (
         buffer_size = 2097152
     )
 )
-LEFT JOIN ({accepted}) ON row_md5 = hash(digest, $reading::VARCHAR)::VARCHAR
+LEFT JOIN ({accepted}) ON row_hash = hash(digest, $reading::VARCHAR)
 WHERE place >= $skip
 
 -- name: count_odd_lines
@@ -82,7 +82,7 @@ joined AS (
 )
 SELECT place, digest, event_id, current_row, if(current_row IS NULL, text, NULL) AS text
 FROM joined
-LEFT JOIN ({accepted}) ON row_md5 = hash(digest, $reading::VARCHAR)::VARCHAR
+LEFT JOIN ({accepted}) ON row_hash = hash(digest, $reading::VARCHAR)
 
 -- name: count_irregular
 -- Grain: one row: new records without a text in the form $regular. Reads only.
