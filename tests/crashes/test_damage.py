@@ -111,7 +111,7 @@ def test_a_checkpoint_with_a_flipped_bit_in_any_block_is_replaced_by_an_earlier_
     choose: Callable[[Path], list[int]], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     story, expected = three_days(tmp_path)
-    path = restored(story.home, date(2026, 3, 2))
+    path = checkpoints.restore(story.home, date(2026, 3, 2))
     intact = tables_and_state(path)
     for number, place in enumerate(choose(path)):
         home = Home(tmp_path / "home")
@@ -226,7 +226,7 @@ def test_a_file_that_is_no_database_is_reported_and_a_rebuild_repairs_it(
 
 
 def swap_checkpoints(home: Home) -> None:
-    first, second, *_ = (restored(home, day) for day in checkpoints.list_days(home))
+    first, second, *_ = (checkpoints.restore(home, day) for day in checkpoints.list_days(home))
     held = first.read_bytes()
     for path, data in ((first, second.read_bytes()), (second, held)):
         path.unlink()
@@ -253,12 +253,6 @@ def test_the_next_merge_repairs_what_is_missing_wrong_or_left_by_another(
     merge(home)
     assert digests_of(home) == sound[1]
     assert wrong_in(home) == []
-
-
-def restored(home: Home, day: date) -> Path:
-    path = checkpoints.restore(home, day)
-    assert path is not None
-    return path
 
 
 def wrong_in(home: Home) -> list[str]:

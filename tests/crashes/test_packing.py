@@ -8,7 +8,7 @@ import pytest
 from tests.crashes.conftest import Kill
 from tests.crashes.tables import an_hour_passes, unfinished
 from tests.warehouse.landed_days import history
-from tests.warehouse.test_bodies import bases, export, land_export
+from tests.warehouse.test_body_files import bases, export, land_export
 from warehouse.history import checkpoints
 from warehouse.history.merge import merge
 from warehouse.home import Home

@@ -9,7 +9,7 @@ import pytest
 from tests.crashes.test_bit_rot import complaints, flip
 from tests.history.stories.disk import without_syncs
 from tests.history.stories.handmade import HandmadeHome, event
-from tests.history.test_merges import list_day, restored
+from tests.history.test_merges import list_day
 from tests.history.test_rebuilds import assert_as_rebuild
 from warehouse.files.documents import hash_file
 from warehouse.history import checkpoints
@@ -50,7 +50,7 @@ def test_a_packed_checkpoint_is_restored_as_it_was_published(
     kept = checkpoints.list_days(home)
     assert kept == [date(2026, 2, 26), *(date(2026, 3, day) for day in (1, *range(3, 10)))]
     assert [path.name for path in home.checkpoints.root.glob("*.duckdb")] == ["2026-03-09.duckdb"]
-    assert {day: hash_file(restored(home, day)) for day in kept} == {
+    assert {day: hash_file(checkpoints.restore(home, day)) for day in kept} == {
         day: days[1][day] for day in kept
     }
 
@@ -65,7 +65,7 @@ def test_a_later_merge_of_the_newest_day_spoils_no_checkpoint_before_it(
     list_day(HandmadeHome(home.root), 10)
     merge(home)
     assert len([*home.checkpoints.root.glob("*.duckdb")]) == 1
-    assert hash_file(restored(home, date(2026, 3, 5))) == days[1][date(2026, 3, 5)]
+    assert hash_file(checkpoints.restore(home, date(2026, 3, 5))) == days[1][date(2026, 3, 5)]
 
 
 @pytest.mark.parametrize(("damaged", "share"), [

@@ -16,7 +16,6 @@ from warehouse.files.documents import hash_file
 from warehouse.history import checkpoints
 from warehouse.history.merge import merge
 from warehouse.history.warehouse_file import _empty_file, read_published
-from warehouse.home import Home
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +42,6 @@ def list_day(story: HandmadeHome, number: int, hour: int = 6) -> None:
 
 def march(*days: int) -> list[date]:
     return [date(2026, 3, day) for day in days]
-
-
-def restored(home: Home, day: date) -> Path:
-    path = checkpoints.restore(home, day)
-    assert path is not None
-    return path
 
 
 def change_file(path: Path, *statements: str) -> None:
@@ -165,7 +158,7 @@ def test_a_batch_before_the_last_refolds_from_a_checkpoint(five_days: HandmadeHo
     report = five_days.merge()
     assert report.days == march(3, 4, 5)
     assert report.refolded == dict(zip(march(3, 4, 5), [(1, 0), (1, 1), (1, 1)], strict=True))
-    kept = [read_published(restored(five_days.home, day)) for day in report.days]
+    kept = [read_published(checkpoints.restore(five_days.home, day)) for day in report.days]
     assert [len(file.batches) for file in kept if file is not None] == [4, 5, 6]
     assert_as_rebuild(five_days.home)
 
@@ -196,18 +189,18 @@ def test_checkpoints_are_of_the_last_seven_days_and_each_month(story: HandmadeHo
 def test_a_merge_leaves_published_files_and_checkpoints_alone(five_days: HandmadeHome) -> None:
     reader = five_days.home.root / "opened.duckdb"  # Keeps the file, as a reader's handle does.
     reader.hardlink_to(five_days.home.warehouse)
-    files = [reader, *(restored(five_days.home, day) for day in march(3, 4, 5))]
+    files = [reader, *(checkpoints.restore(five_days.home, day) for day in march(3, 4, 5))]
     before = [hash_file(file) for file in files]
     list_day(five_days, 6)
     assert five_days.merge().is_published
     for day in march(3, 4, 5):
-        restored(five_days.home, day)
+        checkpoints.restore(five_days.home, day)
     assert [hash_file(file) for file in files] == before
     assert not reader.samefile(five_days.home.warehouse)
 
 
 def test_a_checkpoint_with_other_tables_is_no_base(five_days: HandmadeHome) -> None:
-    path = restored(five_days.home, date(2026, 3, 2))
+    path = checkpoints.restore(five_days.home, date(2026, 3, 2))
     change_file(path, "UPDATE state.facts SET value = 'others' WHERE name = 'tables'")
     list_day(five_days, 3, hour=12)
     assert five_days.merge().days == march(2, 3, 4, 5)

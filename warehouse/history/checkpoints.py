@@ -14,7 +14,7 @@ has the sha256 of the whole file. A damaged checkpoint is removed, and an earlie
 import io
 import logging
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import date
 from itertools import count, pairwise
@@ -25,6 +25,7 @@ import duckdb
 import msgspec
 import zstandard
 
+from warehouse.errors import is_of_the_disk
 from warehouse.files.documents import hash_file
 from warehouse.files.storage import close_for_writing, link_file
 from warehouse.history.warehouse_file import MergedBatch, PublishedFile, read_published
@@ -80,10 +81,11 @@ def find_before(
     home: Home, day: date, merged: Mapping[str, MergedBatch]
 ) -> tuple[date, Path] | None:
     for earlier in reversed(list_days(home)):
-        if earlier < day and (path := restore(home, earlier)) is not None:
+        if earlier < day:
             try:
+                path = restore(home, earlier)
                 found = read_published(path)
-            except duckdb.Error as error:
+            except (DamagedCheckpoint, duckdb.Error) as error:
                 drop(home, earlier, str(error).splitlines()[0])
                 continue
             if found is not None and is_base(found, earlier, merged):
@@ -121,24 +123,24 @@ def keep_only(home: Home, days: set[date]) -> None:
             _remove(home, day)
 
 
-def restore(home: Home, day: date) -> Path | None:
-    """Return the whole file of a checkpoint; None if it was damaged, and is removed now."""
+def restore(home: Home, day: date) -> Path:
+    """Return the whole file of a checkpoint, made again if it is packed.
+
+    Raises:
+        DamagedCheckpoint: it can't be made again.
+    """
     path = checkpoint_path(home, day)
     if not path.is_file():
-        try:
-            with home.checkpoints.writing(path.name) as file:
-                unpack(home, day, file)
-                close_for_writing(file)
-        except DamagedCheckpoint as error:
-            drop(home, day, str(error))
-            return None
+        with home.checkpoints.writing(path.name) as file:
+            unpack(home, day, file)
+            close_for_writing(file)
     return path
 
 
 def _restore_dependent(home: Home, day: date) -> None:
     """Restore the checkpoint that differs from the one of a day, which is replaced or removed."""
     earlier = max((each for each in list_days(home) if each < day), default=day)
-    with suppress(DamagedCheckpoint):
+    with suppress(DamagedCheckpoint, FileNotFoundError, ValueError, zstandard.ZstdError):
         if _open(packed_path(home, earlier))[0].after == day:
             restore(home, earlier)
 
@@ -182,48 +184,37 @@ def unpack(home: Home, day: date, target: Path) -> None:
     Raises:
         DamagedCheckpoint: it can't be made again.
     """
-    chain = list[tuple[Path, _Head]]()
-    base: date | None = day
-    while base is not None and not checkpoint_path(home, base).is_file():
-        packed = packed_path(home, base)
-        head, _ = _open(packed)
-        if head.after is not None and head.after <= base:
-            raise DamagedCheckpoint(f"{packed.name} is of another day")
-        chain.append((packed, head))
-        base = head.after
-    if base is None:
-        target.touch()
-    else:
-        shutil.copyfile(checkpoint_path(home, base), target)
-    with target.open("r+b") as file:
-        for packed, head in reversed(chain):
-            for place, page in _read_pages(packed, head):
-                file.seek(place * _PAGE)
-                file.write(page)
-            file.truncate(head.bytes)
-    if chain and hash_file(target) != chain[0][1].sha256:
-        raise DamagedCheckpoint(f"{chain[0][0].name}, or a file that it differs from, was changed")
-
-
-def _read_pages(packed: Path, head: _Head) -> Iterator[tuple[int, bytes]]:
-    _, stream = _open(packed)
+    path, packed = checkpoint_path(home, day), packed_path(home, day)
+    if path.is_file():
+        shutil.copyfile(path, target)
+        return
     try:
-        while found := stream.read(_PLACE):
-            if (place := int.from_bytes(found, "little")) * _PAGE >= head.bytes:
-                raise ValueError(f"it has a page {place}, behind its end")
-            yield place, stream.read(_PAGE)
-    except (ValueError, zstandard.ZstdError) as error:
-        raise DamagedCheckpoint(f"{packed.name} can't be read: {error}") from error
+        head, pages = _open(packed)
+        if head.after is not None and head.after > day:  # Else the file is of another day.
+            unpack(home, head.after, target)
+        else:
+            target.touch()
+        with target.open("r+b") as file:
+            while found := pages.read(_PLACE):
+                if (place := int.from_bytes(found, "little") * _PAGE) >= head.bytes:
+                    raise ValueError("it has a page behind its end")
+                file.seek(place)
+                file.write(pages.read(_PAGE))
+            file.truncate(head.bytes)
+        if hash_file(target) != head.sha256:
+            raise ValueError("its pages, or the pages of the next one, were changed")
+    except (OSError, ValueError, zstandard.ZstdError) as error:
+        if is_of_the_disk(error):
+            raise
+        why = error.strerror if isinstance(error, OSError) else error
+        raise DamagedCheckpoint(f"{packed.name} can't be read: {why}") from error
 
 
 def _open(packed: Path) -> tuple[_Head, BinaryIO]:
-    try:
-        data = zstandard.ZstdDecompressor().stream_reader(packed.read_bytes())
-        stream = io.BufferedReader(data)
-        return msgspec.json.decode(stream.readline(), type=_Head), stream
-    except (OSError, ValueError, zstandard.ZstdError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise DamagedCheckpoint(f"{packed.name} can't be read: {why}") from error
+    """Return the head of a packed checkpoint, and the stream of its pages."""
+    data = zstandard.ZstdDecompressor().stream_reader(packed.read_bytes())
+    stream = io.BufferedReader(data)
+    return msgspec.json.decode(stream.readline(), type=_Head), stream
 
 
 def copy_file(home: Home, source: Path, day: date) -> None:

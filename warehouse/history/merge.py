@@ -240,17 +240,10 @@ def _merge(
         home.landing.clear_pending(batch_id)
     step("merge:cleared")
     if with_repair or not is_rebuild:
-        _pack_exports(home, plan, report)
+        exports = sorted(each for each in merged if parse_feed(each) == "export")
+        new = sum(outcome.manifest.feed == "export" for outcome in report.outcomes)
+        home.landing.pack_exports(exports, new)
     return report
-
-
-def _pack_exports(home: Home, plan: MergePlan, report: MergeReport) -> None:
-    """Pack the older exports of landing."""
-    new = {outcome.manifest.batch_id: outcome.status for outcome in report.outcomes}
-    statuses = {batch_id: batch.status for batch_id, batch in plan.merged.items()} | new
-    good = {batch_id for batch_id, status in statuses.items() if status == "merged"}
-    exports = sorted(batch_id for batch_id in good if parse_feed(batch_id) == "export")
-    home.landing.pack_exports(exports, len(new.keys() & set(exports)))
 
 
 def _remove_unfinished(home: Home) -> None:

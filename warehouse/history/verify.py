@@ -40,7 +40,7 @@ from warehouse.history.warehouse_file import (
 )
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
-from warehouse.landing.bodies import find_base
+from warehouse.landing.body_files import find_base
 from warehouse.landing.landing import MARKER, MARKERS
 from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS

@@ -3,9 +3,9 @@
     home.json  writer.json  bodies/…  batches/…  released/…  dismissed/…
 
 A body, and then its manifest, is in the bucket before it is in the home, so a batch that counts is
-in both. Bodies in the bucket are whole. Pages of a pull in progress, and deliveries in the inbox,
-are in the home alone. One home writes to a bucket: `writer.json` names it, with the time of its
-last batch.
+in both. A bucket keeps the body as it was landed when the home packs it. Pages of a pull in
+progress, and deliveries in the inbox, are in the home alone. One home writes to a bucket:
+`writer.json` names it, with the time of its last batch.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +24,6 @@ from warehouse.errors import WarehouseError
 from warehouse.files.documents import put_note, read_note
 from warehouse.files.locks import host
 from warehouse.files.storage import Storage
-from warehouse.landing.bodies import RedactionCounter, compress, decompress, find_base
 
 HELD_FOR: Final = timedelta(minutes=15)
 """How long after its last batch a home prevents other homes from writing."""
@@ -159,7 +158,7 @@ class Bucket:
 
         def copy(name: str) -> None:
             if name in here:
-                self.put(name, _read_whole(landing, name))
+                self.put(name, landing.read(name))
             elif (data := self.read(name)) is not None:
                 if name.startswith("batches/"):
                     landing.put(f"pending/{name.rpartition('/')[2]}", b"{}")
@@ -186,16 +185,6 @@ class Bucket:
         with self._reached() as system:
             found = system.get_file_info(FileSelector("", recursive=True, allow_not_found=True))
         return {info.path for info in found if info.is_file}
-
-
-def _read_whole(landing: Storage, name: str) -> bytes:
-    """Return the bytes of a file of landing; a packed body whole, as it was landed."""
-    path = landing.path(name)
-    if find_base(path) is None:
-        return landing.read(name)
-    with landing.staging() as staged:
-        compress(iter([(decompress(path), None)]), staged, 200, RedactionCounter())
-        return staged.read_bytes()
 
 
 class CopiedStorage(Storage):

@@ -159,14 +159,6 @@ class Journal:
         pull.drop_damaged()
         return pull
 
-    def open_pulls(self) -> list[OpenPull]:
-        """Return the pulls in progress, oldest first; nothing is changed."""
-        found: list[OpenPull] = []
-        for pull_id in self.ids():
-            with suppress(OSError, ValueError):
-                found.append(OpenPull(self._storage, self._intent(pull_id)))
-        return found
-
     def _intent(self, pull_id: str) -> Intent:
         data = self._storage.read(f"journal/{pull_id}/pull.json")
         is_sealed(data)

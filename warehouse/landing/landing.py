@@ -8,13 +8,12 @@
     landing/damaged/….json           damaged batches that were set aside, and why
     landing/journal/                 pulls in progress (journal.py)
 
-Older exports are stored as their differences from an earlier one (bodies.py); readers get the bytes
-that were received. Everything else can be rebuilt from landing without a request. A rebuild
+Older exports are stored as their differences from an earlier one (body_files.py); readers get the
+bytes that were received. Everything else can be rebuilt from landing without a request. A rebuild
 rewrites markers, and bodies whose content is intact (`repair_landing`). `import_export` lands
 archived files: their rows are marked as attested, since the user states the times.
 """
 
-import filecmp
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +30,8 @@ from catalog.contract.plans import day_end, day_start
 from warehouse.codecs import OversizedBody
 from warehouse.errors import DamagedBatch, LandingError
 from warehouse.files.documents import BrokenSeal, format_document, hash_file, is_sealed, seal
-from warehouse.files.storage import Storage, sync
+from warehouse.files.storage import Storage
+from warehouse.landing import body_files
 from warehouse.landing.batches import (
     SEALED_SINCE,
     LandedPage,
@@ -39,16 +39,6 @@ from warehouse.landing.batches import (
     Pull,
     Scope,
     make_batch_id,
-)
-from warehouse.landing.bodies import (
-    CHUNK_BYTES,
-    PACKED_BYTES,
-    BodyPacker,
-    RedactionCounter,
-    body_name,
-    compress,
-    decompress,
-    find_base,
 )
 from warehouse.landing.journal import Journal
 from warehouse.schema.columns import find_plan
@@ -102,7 +92,7 @@ class Landing:
     def land_file(self, pull: Pull, path: Path) -> Manifest:
         """Store a file as the only body of a pull; it is read in chunks."""
         with path.open("rb") as file:
-            chunks = iter(lambda: file.read(CHUNK_BYTES), b"")
+            chunks = iter(lambda: file.read(body_files.CHUNK_BYTES), b"")
             return self._land(pull, iter(((chunks, None),)), 200)
 
     def manifest(self, batch_id: str) -> Manifest:
@@ -234,7 +224,7 @@ class Landing:
         digest = hashlib.sha256()
         path = self.body_path(manifest)
         try:
-            for chunk in decompress(path):
+            for chunk in body_files.decompress(path):
                 digest.update(chunk)
                 yield chunk
         except (OSError, MemoryError, zstandard.ZstdError) as error:
@@ -275,56 +265,24 @@ class Landing:
 
     def body_path(self, manifest: Manifest) -> Path:
         """Return the compressed file, for readers that accept zstd."""
-        return self.storage.path(body_name(manifest.sha256))
-
-    def is_packed(self, manifest: Manifest) -> bool:
-        """Whether the compressed file can't be read without another one."""
-        return find_base(self.body_path(manifest)) is not None
+        return self.storage.path(body_files.body_name(manifest.sha256))
 
     def pack_exports(self, batch_ids: Sequence[str], new: int) -> None:
-        """Pack older exports; the newest stays whole.
+        """Pack older exports. Call it under the merge lock.
 
-        `batch_ids` has the good exports in order; `new` of them were just merged. Call it under the
-        merge lock.
+        `batch_ids` has the merged exports in order; `new` of them were just merged.
         """
-        first = len(batch_ids) - new - _GROUP
+        local = Storage(self.storage.root)  # A bucket keeps the bodies that it has.
         for end in range(_GROUP, len(batch_ids), _GROUP):
-            if end >= first:  # Also the group before: a merge may have been killed.
-                base = batch_ids[(end - 1) // _PERIOD * _PERIOD]
-                # A damaged body is left as it is, and reported by its next reader.
-                with suppress(LandingError, OSError, zstandard.ZstdError):
-                    self._pack(base, batch_ids[end - _GROUP : end])
-
-    def _pack(self, base_id: str, batch_ids: Iterable[str]) -> None:
-        first, *others = map(self.manifest, (base_id, *batch_ids))
-        base = self.body_path(first)
-        while (below := find_base(base)) is not None:
-            base = below
-        waiting = [
-            manifest
-            for manifest in others
-            if len(manifest.pages) == 1
-            and max(manifest.bytes, first.bytes) < PACKED_BYTES
-            and self.body_path(manifest) != base
-            and not self.is_packed(manifest)
-        ]
-        if not waiting:
-            return
-        packer = BodyPacker(b"".join(decompress(base)))
-        if packer.base_sha256 != base.stem:
-            return
-        local = Storage(self.storage.root)  # A bucket keeps whole bodies.
-        for manifest in waiting:
-            packed = packer.pack(b"".join(self.body(manifest)))
-            with local.staging() as staged:
-                staged.write_bytes(packed)
-                sync(staged)
-                digest = hashlib.sha256(packer.unpack(staged.read_bytes())).hexdigest()
-                if (
-                    digest == manifest.sha256
-                    and 2 * len(packed) < self.body_path(manifest).stat().st_size
-                ):
-                    local.adopt(staged, body_name(digest))
+            if end < len(batch_ids) - new - _GROUP:
+                continue  # Of the last group, a killed merge may have left some.
+            base_id = batch_ids[(end - 1) // _PERIOD * _PERIOD]
+            # A damaged body is left as it is, and reported by its next reader.
+            with suppress(LandingError, OSError, zstandard.ZstdError):
+                group = [self.manifest(each) for each in (base_id, *batch_ids[end - _GROUP : end])]
+                if all(len(each.pages) == 1 and each.bytes < body_files.LARGE for each in group):
+                    base, *paths = map(self.body_path, group)
+                    body_files.pack(local, base, paths)
 
     def pending(self) -> list[str]:
         """Return the ids of batches that are marked as not merged yet, oldest first.
@@ -354,12 +312,10 @@ class Landing:
         path = self.storage.path(name)
         if not path.is_file():
             return False
-        if filecmp.cmp(path, staged, shallow=False):
-            return True
         # Another batch may have stored the same bytes in other frames.
         digest = hashlib.sha256()
         with suppress(OSError, MemoryError, zstandard.ZstdError):
-            for chunk in decompress(path):
+            for chunk in body_files.decompress(path):
                 digest.update(chunk)
         return digest.hexdigest() == path.stem
 
@@ -377,13 +333,13 @@ class Landing:
         self, pull: Pull, bodies: Iterator[tuple[Iterator[bytes], datetime | None]], status: int
     ) -> Manifest:
         with self.storage.staging() as staged:
-            redactions = RedactionCounter()
-            sha256, pages = compress(bodies, staged, status, redactions)
-            if not self._has_body(body_name(sha256), staged):
-                self.storage.adopt(staged, body_name(sha256))
+            redactions = body_files.RedactionCounter()
+            sha256, pages = body_files.compress(bodies, staged, status, redactions)
+            if not self._has_body(body_files.body_name(sha256), staged):
+                self.storage.adopt(staged, body_files.body_name(sha256))
         size = sum(page.length for page in pages)
-        path = self.storage.path(body_name(sha256))
-        stored = None if find_base(path) else hash_file(path)
+        path = self.storage.path(body_files.body_name(sha256))
+        stored = None if body_files.find_base(path) else hash_file(path)
         manifest = Manifest(
             batch_id=make_batch_id(pull, sha256),
             **msgspec.structs.asdict(pull),
@@ -438,7 +394,7 @@ def restore_intact_batches(landing: Landing) -> None:
 def _damaged_body(manifest: Manifest, path: Path, why: str) -> DamagedBatch:
     base = None
     with suppress(OSError):
-        base = find_base(path)
+        base = body_files.find_base(path)
     files = path.name if base is None else f"{path.name}, or {base.name} from which it differs,"
     return DamagedBatch(
         f"batch {manifest.batch_id}: its body {why}. Restore {files} of landing from a backup; "
@@ -463,11 +419,11 @@ def _rewrite_marker(landing: Landing, name: str) -> None:
 def _repair_body(landing: Landing, manifest: Manifest) -> None:
     """Rewrite a whole body's file as it was landed, if only its compressed form changed."""
     path = landing.body_path(manifest)
-    if manifest.stored_sha256 in (None, hash_file(path)) or landing.is_packed(manifest):
+    if manifest.stored_sha256 in (None, hash_file(path)) or body_files.find_base(path):
         return
     with landing.storage.staging() as staged:
         bodies = [(iter((page,)), about.received_at) for about, page in landing.pages(manifest)]
-        compress(iter(bodies), staged, 200, RedactionCounter())
+        body_files.compress(iter(bodies), staged, 200, body_files.RedactionCounter())
         if hash_file(staged) == manifest.stored_sha256:
             landing.storage.adopt(staged, path.relative_to(landing.storage.root).as_posix())
 

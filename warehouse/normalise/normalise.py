@@ -36,6 +36,7 @@ from warehouse.codecs import (
 )
 from warehouse.errors import LandingError
 from warehouse.landing.batches import Manifest
+from warehouse.landing.body_files import find_base
 from warehouse.landing.landing import Landing
 from warehouse.normalise.csv_reader import CsvBody, KnownLists, read_csv, temporary_file
 from warehouse.normalise.json_feeds import (
@@ -91,7 +92,7 @@ def _body(landing: Landing, manifest: Manifest, counts: BatchCounts) -> Iterator
     """Yield the body as a file for DuckDB: the stored file, or a copy of what it can't read."""
     with ExitStack() as stack:
         body = CsvBody(landing.body_path(manifest), "zstd", lambda: landing.body(manifest))
-        if landing.is_packed(manifest):
+        if find_base(landing.body_path(manifest)) is not None:
             body = stack.enter_context(_copied(body.chunks()))
         is_gzip = _head(body.chunks()).startswith(GZIP_MAGIC)
 

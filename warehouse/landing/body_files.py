@@ -8,19 +8,21 @@ An export differs little from earlier ones: packed, it takes a hundredth of its 
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 import zstandard
 
+from warehouse.files.storage import Storage, sync
 from warehouse.landing.batches import KEY_MARK, LandedPage
 
-PACKED_BYTES: Final = 64 << 20
-"""Bytes of the largest body that is packed: the base and its index are in memory."""
+LARGE: Final = 64 << 20
+"""Bodies of fewer bytes are packed: the base and its index are in memory."""
 CHUNK_BYTES: Final = 1 << 20
 _LEVEL: Final = 3
+_LAZY_LEVEL: Final = 6
 _MARK: Final = b"\x5a\x2a\x4d\x18\x20\0\0\0"
 """Of a skippable frame of 32 bytes."""
 _HASH_BYTES: Final = 32
@@ -98,45 +100,48 @@ def decompress(path: Path) -> Iterator[bytes]:
         OSError, zstandard.ZstdError: it can't be read.
     """
     base = find_base(path)
-    dictionary = None if base is None else _make_dictionary(b"".join(decompress(base)))
+    return _read_frames(path, None if base is None else _dictionary(b"".join(decompress(base))))
+
+
+def _read_frames(path: Path, base: zstandard.ZstdCompressionDict | None) -> Iterator[bytes]:
     with path.open("rb") as file:
-        decompressor = zstandard.ZstdDecompressor(dict_data=dictionary)
+        decompressor = zstandard.ZstdDecompressor(dict_data=base)
         stream = decompressor.stream_reader(file, read_across_frames=True)
         while chunk := stream.read(CHUNK_BYTES):
             yield chunk
 
 
-def _make_dictionary(data: bytes) -> zstandard.ZstdCompressionDict:
+def _dictionary(data: bytes) -> zstandard.ZstdCompressionDict:
     return zstandard.ZstdCompressionDict(data, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
 
 
-class BodyPacker:
-    """Packs bodies as their differences from one base. The base is indexed once."""
+def pack(storage: Storage, base: Path, paths: Iterable[Path]) -> None:
+    """Pack whole bodies. A file is replaced after its successor was synced, read and compared.
 
-    def __init__(self, base: bytes) -> None:
-        digest = hashlib.sha256(base)
-        self.base_sha256 = digest.hexdigest()
-        self._head = _MARK + digest.digest()
-        self._dictionary = _make_dictionary(base)
-        # Both texts are in the window. zstd only indexes the end of a base, unless the tables have
-        # a place for each eight bytes; and of 16 MB, unless it searches lazily.
-        log = max(_LEAST_LOG, len(base).bit_length())
-        parameters = zstandard.ZstdCompressionParameters(
-            strategy=zstandard.STRATEGY_LAZY,
-            window_log=log + 1,
-            hash_log=log - 3,
-            chain_log=log - 3,
-            search_log=1,
-            min_match=7,
-            write_checksum=True,
-        )
-        self._compressor = zstandard.ZstdCompressor(
-            dict_data=self._dictionary, compression_params=parameters
-        )
-
-    def pack(self, body: bytes) -> bytes:
-        return self._head + self._compressor.compress(body)
-
-    def unpack(self, packed: bytes) -> bytes:
-        decompressor = zstandard.ZstdDecompressor(dict_data=self._dictionary)
-        return decompressor.decompress(packed.removeprefix(self._head))
+    Raises:
+        OSError, zstandard.ZstdError: a file can't be read or written; it is unchanged.
+    """
+    while (below := find_base(base)) is not None:
+        base = below
+    waiting = [path for path in paths if path != base and find_base(path) is None]
+    if not waiting:
+        return
+    data = b"".join(decompress(base))
+    digest, dictionary = hashlib.sha256(data), _dictionary(data)
+    if digest.hexdigest() != base.stem:
+        return
+    # zstd indexes all of a base only if the tables have a place for each eight bytes, and all of
+    # more than 16 MB only if it searches lazily.
+    log = max(_LEAST_LOG, len(data).bit_length())
+    parameters = zstandard.ZstdCompressionParameters.from_level(
+        _LAZY_LEVEL, window_log=log + 1, hash_log=log - 3, chain_log=log - 3, write_checksum=True
+    )
+    compressor = zstandard.ZstdCompressor(dict_data=dictionary, compression_params=parameters)
+    for path in waiting:
+        packed = _MARK + digest.digest() + compressor.compress(b"".join(decompress(path)))
+        with storage.staging() as staged:
+            staged.write_bytes(packed)
+            sync(staged)
+            found = hashlib.sha256(b"".join(_read_frames(staged, dictionary))).hexdigest()
+            if found == path.stem and 2 * len(packed) < path.stat().st_size:
+                storage.adopt(staged, body_name(found))
