@@ -90,20 +90,6 @@ class OpenedSession(CatalogSession):
 
 
 @contextmanager
-def start_sandbox(settings: Settings) -> "Iterator[SandboxProcess]":
-    """Start the embedded sandbox in a process of its own, and end it after the block."""
-    from catalog.sandbox.process import SandboxProcess
-
-    with (
-        TemporaryDirectory(prefix="sandbox-", dir=own_folder()) as folder,
-        SandboxProcess(
-            seed=settings.sandbox_seed, now=utc_now(), state_dir=Path(folder)
-        ) as process,
-    ):
-        yield process
-
-
-@contextmanager
 def open_service(
     settings: Settings,
     *,
@@ -213,7 +199,7 @@ def _sleep(sandbox: "Sandbox | SandboxProcess | None", seconds: float) -> None:
         time.sleep(seconds)
     else:
         # A stopped clock gives no new tokens, so waiting means advancing it.
-        sandbox.advance(timedelta(seconds=seconds))
+        sandbox.set_clock(sandbox.clock.now() + timedelta(seconds=seconds))
 
 
 def _address(

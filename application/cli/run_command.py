@@ -16,6 +16,7 @@ from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -33,6 +34,7 @@ from almanac.console import (
     warnings,
 )
 from almanac.errors import AlmanacError
+from almanac.reading.temporary_files import own_folder
 from application.console import print_json, show_problems
 from pipeline.home_location import locate_home, restore_home
 from pipeline.settings import Settings, read_settings
@@ -103,12 +105,16 @@ def _summary(settings: Settings, days: int, began: float) -> dict[str, Any]:
     # Before what takes seconds.
     restore_home(home)
     home.check(settings.source)
+    from catalog.sandbox.process import SandboxProcess
     from catalog.sandbox.world.lifecycle import pause_garbage_collector
-    from pipeline.service_session import open_service, start_sandbox
 
     with ExitStack() as held:
-        # It makes its catalog while Dagster is imported.
-        sandbox = held.enter_context(start_sandbox(settings)) if simulated else None
+        sandbox = None
+        if simulated:
+            # It makes its catalog while Dagster is imported.
+            folder = TemporaryDirectory(prefix="sandbox-", dir=own_folder())
+            process = SandboxProcess(settings.sandbox_seed, now, Path(held.enter_context(folder)))
+            sandbox = held.enter_context(process)
         # Modules and catalog live until the end; the garbage collector would scan them for seconds.
         show = held.enter_context(show_steps("Opening the home and the service ..."))
         with pause_garbage_collector():
@@ -118,6 +124,7 @@ def _summary(settings: Settings, days: int, began: float) -> dict[str, Any]:
             from pipeline.automation.health import write_run_note
             from pipeline.automation.prune import prune_files
             from pipeline.instance import is_own, open_instance
+            from pipeline.service_session import open_service
 
             if held.enter_context(home.run_lock()):
                 now = utc_now().replace(microsecond=0)

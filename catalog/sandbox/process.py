@@ -8,22 +8,17 @@ stands; a line of the output confirms it. The first line of the output is the ad
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from threading import Event, Lock, Thread
+from typing import Any
 
 import msgspec
 
 from catalog import ServerError
 from catalog.sandbox.clock import SandboxClock
-
-
-class _Address(msgspec.Struct, frozen=True):
-    base_url: str
-    keys: dict[str, str]
 
 
 class SandboxProcess:
@@ -32,50 +27,39 @@ class SandboxProcess:
     `state_dir` has its keys and usage.
     """
 
-    def __init__(self, *, seed: int, now: datetime, state_dir: Path) -> None:
+    def __init__(self, seed: int, now: datetime, state_dir: Path) -> None:
         self.clock = SandboxClock(now)
-        self._moving = Lock()
+        self._lock = Lock()
         self._process = subprocess.Popen(
             # With -P, no file of the current folder replaces a module.
             [sys.executable, "-P", "-m", __name__, str(seed), now.isoformat(), str(state_dir)],
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            # Ctrl-C is for the parent alone.
-            start_new_session=True,
+            start_new_session=True,  # Ctrl-C is for the parent alone.
         )
 
     @property
     def base_url(self) -> str:
         """The address. Waits until the sandbox listens; raises ServerError if its process ends."""
-        return self._address.base_url
+        return str(self._address[0])
 
     @property
     def keys(self) -> dict[str, str]:
-        return self._address.keys
+        return dict(self._address[1])
 
     @cached_property
-    def _address(self) -> _Address:
-        return msgspec.json.decode(self._read_line(), type=_Address)
+    def _address(self) -> Any:
+        return msgspec.json.decode(self._read_line())
 
     def set_clock(self, instant: datetime) -> None:
         """Stop the clock at a time. Raises ServerError: the process has ended."""
-        with self._moving:
+        with self._lock:
             self.clock.set(instant)
-            self._send_time()
-
-    def advance(self, by: timedelta) -> datetime:
-        """Move the clock forward and return the new time. Raises as `set_clock`."""
-        with self._moving:
-            moved = self.clock.advance(by)
-            self._send_time()
-        return moved
-
-    def _send_time(self) -> None:
-        assert self._address and self._process.stdin is not None
-        with suppress(BrokenPipeError):  # Then there is no answer either.
-            self._process.stdin.write(f"{self.clock.now().isoformat()}\n".encode())
-        self._read_line()
+            assert self.base_url and self._process.stdin is not None
+            with suppress(BrokenPipeError):  # Then there is no answer either.
+                self._process.stdin.write(f"{instant.isoformat()}\n".encode())
+            self._read_line()
 
     def _read_line(self) -> bytes:
         assert self._process.stdout is not None
@@ -93,27 +77,25 @@ class SandboxProcess:
         self._process.__exit__(None, None, None)
 
 
-def main() -> None:
-    """Serve until the input ends. The arguments are seed, time and folder."""
+def main(seed: str, now: str, folder: str) -> None:
+    """Serve until the input ends."""
     from catalog.sandbox.sandbox import Sandbox
 
-    seed, now, folder = sys.argv[1:]
     sandbox = Sandbox(seed=int(seed), now=datetime.fromisoformat(now), state_dir=Path(folder))
+
+    def obey() -> None:
+        with open(0, "rb", buffering=0) as orders:
+            for line in orders:
+                sandbox.set_clock(datetime.fromisoformat(line.decode().strip()))
+                os.write(1, line)
+        os._exit(0)  # A normal end would free the world object by object.
+
     # The world takes seconds; the parent may end before.
-    Thread(target=_obey, args=(sandbox.set_clock,), daemon=True).start()
+    Thread(target=obey, daemon=True).start()
     sandbox.start()
-    address = _Address(base_url=sandbox.base_url, keys=dict(sandbox.keys))
-    os.write(1, msgspec.json.encode(address) + b"\n")
+    os.write(1, msgspec.json.encode((sandbox.base_url, dict(sandbox.keys))) + b"\n")
     Event().wait()
 
 
-def _obey(set_clock: Callable[[datetime], None]) -> None:
-    with open(0, "rb", buffering=0) as orders:
-        for line in orders:
-            set_clock(datetime.fromisoformat(line.decode().strip()))
-            os.write(1, line)
-    os._exit(0)  # A normal end would free the world object by object.
-
-
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
