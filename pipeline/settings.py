@@ -4,11 +4,14 @@ A base address is only used with a key from the same place, so that a `.env` in 
 send the user's key elsewhere. `python -m pipeline.settings` prints docs/settings.md.
 """
 
+import ast
+import inspect
 import os
 import re
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from urllib.parse import SplitResult, urlsplit
@@ -135,7 +138,6 @@ class Settings(BaseSettings):
         extra="ignore",
         hide_input_in_errors=True,
         validate_default=True,
-        use_attribute_docstrings=True,
     )
 
     home: LocalPath = Path("data")
@@ -443,11 +445,23 @@ def read_settings(
 def describe_settings() -> list[tuple[str, str, str]]:
     """Return name, default and meaning of every setting, for docs/settings.md."""
     rows: list[tuple[str, str, str]] = []
+    meanings = _read_docstrings()
     for name, field in Settings.model_fields.items():
         text = ",".join(field.default) if isinstance(field.default, tuple) else field.default
         shown = "" if text in (None, "") else f"`{text}`"
-        rows.append((PREFIX + name.upper(), shown, " ".join((field.description or "").split())))
+        rows.append((PREFIX + name.upper(), shown, " ".join(meanings[name].split())))
     return rows
+
+
+def _read_docstrings() -> dict[str, str]:
+    """Return the docstring of every setting. Pydantic would read them at each start."""
+    found: dict[str, str] = {}
+    (declared,) = ast.parse(inspect.getsource(Settings)).body
+    for field, text in pairwise(ast.iter_child_nodes(declared)):
+        match field, text:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=words)):
+                found[name] = str(words)
+    return found
 
 
 _HEAD = """# Settings
