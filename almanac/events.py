@@ -176,8 +176,8 @@ class EventQueries:
         is_claimed = check_choice(basis, "basis", ("observed", "claimed")) == "claimed"
         if not isinstance(event_id, str):
             raise InvalidArgument(f"event_id={event_id!r}; expected a text, the id of one event")
-        values = {"event_id": event_id, "claimed": is_claimed}
-        found = self._reader.result(_SQL["history"], values)
+        name = "history_and_claims" if is_claimed else "history"
+        found = self._reader.result(_SQL[name], {"event_id": event_id})
         if len(found) == 0:
             raise UnknownName(f"no event with the id {event_id!r} was ever observed")
         return found

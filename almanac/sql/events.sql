@@ -77,11 +77,16 @@ ORDER BY known_from, event_id, version, kind
 
 -- name: history
 -- Grain: one row per version of the event $event_id, oldest first.
--- Parameters: $event_id; $claimed, whether to add what the service only claims of the time before
--- the first observation. Run twice: the same rows.
+-- Parameters: $event_id. Run twice: the same rows.
+SELECT * EXCLUDE (published_seq) FROM event_versions WHERE event_id = $event_id ORDER BY version
+
+-- name: history_and_claims
+-- Grain: one row per version of the event $event_id, and per claim of the service of the time before
+-- the first observation, oldest first. Apart from the history, since the claims take longer to plan.
+-- Parameters: $event_id. Run twice: the same rows.
 SELECT * EXCLUDE (published_seq) FROM event_versions WHERE event_id = $event_id
 UNION ALL BY NAME
-SELECT * FROM event_claims WHERE event_id = $event_id AND $claimed
+SELECT * FROM event_claims WHERE event_id = $event_id
 ORDER BY version
 
 -- name: known_before

@@ -26,7 +26,7 @@ from warehouse.sql import expand
 _BASES = {"event_versions": "observed", "event_claims": "claimed"}
 _ENDED = """
     INSERT INTO published.state.ended_versions BY NAME
-    SELECT * EXCLUDE (known_basis) FROM ({source}) WHERE known_to IS NOT NULL
+    SELECT * FROM ({source}) WHERE known_to IS NOT NULL
 """
 _CURRENT = """
     INSERT INTO published.state.current_versions BY NAME

@@ -249,10 +249,10 @@ _MARKS: Final[dict[str, dict[str, str]]] = {
     INSTANT: {"type": "TIMESTAMPTZ", "json": '"VARCHAR"', "raw": "@name_text"},
     TEXTS: {"type": "VARCHAR[]", "json": '["VARCHAR"]', "raw": "@name"},
 }
-"""By type, the text for each mark in a statement, except `@name`, `@wire` and `@bit`.
+"""By type, the text for each mark in a statement, except `@name`, `@wire`, `@bit` and `@version`.
 
 `type`: its type in CREATE TABLE. `json`: its type in a JSON text. `raw`: the column of
-`insert_events` with the value as received.
+`insert_events` with the value as received. `version`: its column of the current version.
 """
 
 
@@ -261,6 +261,8 @@ def _marks(column: Column) -> dict[str, str]:
     if isinstance(column, EventField):
         marks["wire"] = column.wire
         marks["bit"] = str(BIT[column.name])
+    is_kept = isinstance(column, EventField) and column.change is None
+    marks["version"] = f"version_{column.name}" if is_kept else column.name
     return marks
 
 

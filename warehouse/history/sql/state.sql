@@ -39,8 +39,9 @@ CREATE TABLE state.ended_versions (
     {each content: @name @type},
     {each dating: @name @type},
     unknown_fields VARCHAR[], extra JSON, first_seen_at TIMESTAMPTZ, version INTEGER,
-    known_from TIMESTAMPTZ, known_to TIMESTAMPTZ, change_kinds VARCHAR[], changed_fields VARCHAR[],
-    batch_id VARCHAR, feed VARCHAR, plan VARCHAR, content_at TIMESTAMPTZ, published_seq BIGINT
+    known_from TIMESTAMPTZ, known_to TIMESTAMPTZ, known_basis VARCHAR, change_kinds VARCHAR[],
+    changed_fields VARCHAR[], batch_id VARCHAR, feed VARCHAR, plan VARCHAR, content_at TIMESTAMPTZ,
+    published_seq BIGINT
 );
 CREATE TABLE state.cancellations_waiting (
     event_id VARCHAR, cancelled_at TIMESTAMPTZ, content_at TIMESTAMPTZ,

@@ -204,12 +204,10 @@ WHERE c.rowid = j.current_row
 INSERT INTO ended_versions BY NAME
 SELECT
     c.event_id,
-    {each compared: c.@name},
-    {each uncompared: c.version_@name AS @name},
-    c.status, c.cancelled_at,
+    {each content: c.@version AS @name},
     {each dating: c.@name},
     c.version_unknown_fields AS unknown_fields, c.version_extra AS extra, c.first_seen_at, c.version,
-    c.known_from, v.observed_at AS known_to, c.change_kinds, c.changed_fields, c.batch_id, c.feed,
+    c.known_from, v.observed_at AS known_to, 'observed' AS known_basis, c.change_kinds, c.changed_fields, c.batch_id, c.feed,
     c.plan, c.version_content_at AS content_at, c.published_seq
 FROM current_versions AS c
 JOIN {rows} AS v ON v.current_row = c.rowid;

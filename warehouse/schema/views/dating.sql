@@ -5,9 +5,11 @@
 -- name: macro_unknown_fields
 -- Grain: a macro of one value, the fields without a bit in a bitmask.
 -- Parameters: known, the bitmask. Run twice: fails; it is made once in a new file.
-CREATE MACRO _almanac.unknown_fields(known) AS list_filter([
-    {each fields: CASE WHEN known & @bit = 0 THEN '@name' END}
-], lambda name: name IS NOT NULL)
+-- Each use is planned anew, so there is one condition for all fields.
+CREATE MACRO _almanac.unknown_fields(known) AS list_filter(
+    [{each fields: '@name'}],
+    lambda name, place: known & (1::BIGINT << (place - 1)::INTEGER) = 0
+)
 
 -- name: macro_end_after
 -- Grain: a macro of one value, the exclusive end of what begins at an instant: a day later for

@@ -15,23 +15,14 @@ FROM state.current_versions
 -- name: view_event_versions
 -- Grain: one row per version of an event.
 -- Parameters: none. Run twice: the same rows.
-SELECT
-    event_id,
-    {each content: @name},
-    {each dating: @name},
-    unknown_fields, extra, first_seen_at, version, known_from, known_to, 'observed' AS known_basis,
-    change_kinds, changed_fields, batch_id, feed, plan, content_at, published_seq
 FROM state.ended_versions
-UNION ALL BY NAME
+UNION ALL
 SELECT
     event_id,
-    {each compared: @name},
-    {each uncompared: version_@name AS @name},
-    status, cancelled_at,
+    {each content: @version},
     {each dating: @name},
-    version_unknown_fields AS unknown_fields, version_extra AS extra, first_seen_at, version,
-    known_from, NULL::TIMESTAMPTZ AS known_to, 'observed' AS known_basis, change_kinds,
-    changed_fields, batch_id, feed, plan, version_content_at AS content_at, published_seq
+    version_unknown_fields, version_extra, first_seen_at, version, known_from, NULL, 'observed',
+    change_kinds, changed_fields, batch_id, feed, plan, version_content_at, published_seq
 FROM state.current_versions
 
 -- name: view_event_coins
