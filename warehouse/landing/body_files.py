@@ -21,7 +21,7 @@ from warehouse.landing.batches import KEY_MARK, LandedPage
 LARGE: Final = 64 << 20
 """Bodies of fewer bytes are packed: the base and its index are in memory."""
 CHUNK_BYTES: Final = 1 << 20
-_LEVEL: Final = 3
+_LEVEL: Final = 1
 _LAZY_LEVEL: Final = 6
 _MARK: Final = b"\x5a\x2a\x4d\x18\x20\0\0\0"
 """Of a skippable frame of 32 bytes."""
