@@ -28,6 +28,7 @@ from pipeline.home_location import locate_home
 from pipeline.service_session import OpenedSession
 from pipeline.settings import Settings
 from resources.session import LazySession, pull
+from resources.waits import report
 from warehouse.batch_problems import BatchProblem, list_new_problems
 from warehouse.errors import QUERY_INTERRUPTED, WarehouseError
 from warehouse.history.merge import merge
@@ -165,8 +166,8 @@ def run_days(
 def merge_past_days(home: Home, summary: RunSummary) -> Iterator[Callable[[date], None]]:
     """Yield a function that merges the days until one in a thread, while later ones are pulled.
 
-    The merge in progress at the end of the block is completed. An error in the block gets a note of
-    the days that are merged.
+    The merge in progress at the end of the block is completed. After an error in the block, the
+    merged days are reported.
 
     Raises:
         RunFailed: a merge failed.
@@ -178,11 +179,11 @@ def merge_past_days(home: Home, summary: RunSummary) -> Iterator[Callable[[date]
         if (day := wanted[-1]) == merged[-1]:
             return
         try:
-            report = merge(home, with_events=False, last_day=day)
+            notes = merge(home, with_events=False, last_day=day).notes
         except (WarehouseError, OSError, duckdb.IOException) as error:
             raise RunFailed(f"{day}, merge: {error}") from error
         merged.append(day)
-        for note in report.notes:
+        for note in notes:
             summary.note(note)
 
     def merge_until(day: date) -> None:
@@ -195,10 +196,10 @@ def merge_past_days(home: Home, summary: RunSummary) -> Iterator[Callable[[date]
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="merge") as pool:
         try:
             yield merge_until
-        except BaseException as error:
+        except BaseException:
             pool.shutdown(cancel_futures=True)
             if merged[1:]:
-                error.add_note(f"The days until {merged[-1]} are merged and published.")
+                report(f"The days until {merged[-1]} are merged and published.")
             raise
     for each in begun:
         each.result()

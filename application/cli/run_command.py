@@ -78,10 +78,8 @@ def run(
     except Defer as error:
         summary = {"deferred": str(error), "resume_at": error.resume_at.isoformat()}
     except AlmanacError as error:
-        _show_notes(error)
         fail(str(error))
-    except KeyboardInterrupt as error:
-        _show_notes(error)
+    except KeyboardInterrupt:
         warnings.print("Interrupted. Landed data is kept; run `almanac run` again to resume.")
         raise typer.Exit(EXIT_INTERRUPTED) from None
     if as_json:
@@ -91,11 +89,6 @@ def run(
     is_deferred = "deferred" in summary or summary["deferred_pulls"]
     if strict and (is_deferred or any(problem.is_of_data for problem in summary["problems"])):
         raise typer.Exit(EXIT_ERROR)
-
-
-def _show_notes(error: BaseException) -> None:
-    for note in getattr(error, "__notes__", ()):
-        warnings.print(note)
 
 
 def _summary(settings: Settings, days: int, began: float) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from assets.landed_calendar import EVENT_MONTHS
 from pipeline.instance import open_instance
 from pipeline.service_session import open_service
 from pipeline.settings import Settings
+from resources.waits import listening
 from tests.pipeline.homes_in_days import (
     failure_of,
     metadata_of,
@@ -129,13 +130,15 @@ def test_a_stopped_run_has_published_past_days_and_the_next_run_records_them(
         if number == 5:
             raise KeyboardInterrupt
 
+    reports: list[str] = []
     with open_instance(home) as instance:
         with (
             open_service(settings, now=instants[0].at) as service,
-            pytest.raises(KeyboardInterrupt) as stopped,
+            listening(reports.append),
+            pytest.raises(KeyboardInterrupt),
         ):
             run_days(settings, service, instance, instants, on_instant=stop)
-        assert stopped.value.__notes__ == ["The days until 2019-02-28 are merged and published."]
+        assert reports == ["The days until 2019-02-28 are merged and published."]
         with reading(home) as connection:
             merged = connection.execute("SELECT DISTINCT observed_date FROM batches").fetchall()
         assert (merged, home.landing.days()) == ([(days[0],)], days[:2])
