@@ -266,7 +266,7 @@ class Fold:
             kinds = dict(self._rows("count_change_kinds"))
             unversioned -= kinds["versions"]
             outcome.count(kinds)
-            self._run("leave_unversioned")
+            self._run("mark_versioned")
         if unversioned:
             self._run("touch_seen", updated_at_bit=BIT["updated_at"])
         if verdicts.get("new"):

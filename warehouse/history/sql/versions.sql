@@ -6,7 +6,7 @@
 --     unchanged      touch_unchanged
 --     any but new    end_absences      (if a row ends an absence)
 --     differs        forget_scores → end_versions → take_versions → count_change_kinds
---                    → leave_unversioned
+--                    → mark_versioned
 --     same, differs  touch_seen        (if a row made no version)
 --     any            note_cancellations
 --
@@ -237,9 +237,9 @@ SELECT unnest(change_kinds) AS kind, count(*) FROM new_versions GROUP BY kind
 UNION ALL
 SELECT 'versions', count(*) FROM new_versions;
 
--- name: leave_unversioned
--- Leave the rows that made no version. Grain: event. Run twice: the same.
-DELETE FROM classified WHERE event_id IN (SELECT event_id FROM new_versions);
+-- name: mark_versioned
+-- Mark the rows that made a version, with which their events were seen. Grain: event. Run twice: the same.
+UPDATE classified SET verdict = 'versioned' WHERE event_id IN (SELECT event_id FROM new_versions);
 
 -- name: touch_seen
 -- Record that accepted events were seen whose rows made no version. Grain: event. Once per observation.
