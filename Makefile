@@ -69,6 +69,7 @@ bench: tools
 	$(BIN)/python -m bench.joins
 	$(BIN)/python -m bench.server
 	$(BIN)/python -m bench.start
+	$(BIN)/python -m bench.growth
 
 # The docs site, in build/site. Open build/site/index.html.
 docs: docs-tools

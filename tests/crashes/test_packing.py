@@ -13,13 +13,13 @@ from warehouse.history import checkpoints
 from warehouse.history.merge import merge
 from warehouse.home import Home
 
-DAYS = 5
+DAYS = 8
 POINT = "disk:next"
 
 
 @pytest.fixture(scope="module")
 def waiting(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    """A home whose next merge packs a checkpoint and three bodies."""
+    """A home whose next merge packs a checkpoint and six bodies."""
     home = Home(tmp_path_factory.mktemp("waiting") / "home")
     home.claim("s")
     for day in range(DAYS):
@@ -39,9 +39,9 @@ def test_a_merge_killed_while_it_packs_loses_nothing(
     whole = copied(waiting, tmp_path / "whole")
     changes = killer(whole, "merge").points[POINT]
     expected, packed = history(whole), bases(whole)
-    assert len([base for base in packed.values() if base is not None]) == 3
+    assert len([base for base in packed.values() if base is not None]) == 6
     # Bodies are packed last, checkpoints before them.
-    few = (changes // 2, changes - 12, changes - 7)
+    few = (changes // 2, changes - 22, changes - 7)
     for nth in range(1, changes + 1) if is_every else few:
         home = copied(waiting, tmp_path / "home")
         assert killer(home, "merge", point=POINT, nth=nth).killed

@@ -48,9 +48,9 @@ MARKERS = ("pending", "released", "dismissed")
 """The folders of markers."""
 _DAY = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])", re.ASCII)
 _BATCH_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[a-z]+-[0-9a-f]{12}", re.ASCII)
-_GROUP: Final = 4
+_GROUP: Final = 7
 """So many exports are packed together: the index of their base is the main work."""
-_PERIOD: Final = 7 * _GROUP
+_PERIOD: Final = 4 * _GROUP
 """The first of so many exports stays whole, as the base of the others."""
 _NO_COVERAGE = "imported without --from and --to, so the batch makes no event missing"
 
