@@ -5,12 +5,12 @@ import io
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from almanac.errors import InvalidArgument
 from almanac.reading import csv_file
-from almanac.reading.csv_file import RecordReader
+from almanac.reading.csv_file import RecordReader, count_plain_records
 from almanac.user_files import CsvFile
 
 HEADER = "decided_at,event_id,impact,note\n"
@@ -152,3 +152,26 @@ def test_a_quoted_field_without_an_end_takes_no_more_memory_than_a_line(
         read(tmp_path / "rows.csv", HEADER.encode() + b'1,2,3,4\n1,2,3,"' + endless + b'"\n')
     with pytest.raises(InvalidArgument, match="line 3 has more than"):
         read(tmp_path / "rows.csv", HEADER.encode() + b"1,2,3,4\n1,2,3," + b"x" * 9_000)
+
+
+_PIECES = ["abc", "a,", ",", '"', '""', '"a"', '"a\nb"', '"a ""b"""', " ", "\n", "\r\n", "\r", "é"]
+
+
+@given(
+    records=st.lists(st.lists(st.sampled_from(_PIECES), max_size=4).map("".join), max_size=8),
+    skip=st.integers(0, 1),
+)
+@example(records=['a,"b\nc",d', '"e,""f""",', "g,h,i"], skip=1)
+def test_plain_records_are_counted_as_by_the_reader(records: list[str], skip: int) -> None:
+    data = "\n".join(records).encode()
+    counted, start = count_plain_records(data, ",", skip)
+    whole, last = RecordReader([data], skip=skip), RecordReader([data[start:]], skip=0)
+    if start:
+        assert whole.count() == counted + last.count()
+        assert (whole.is_open, whole.last_fields) == (last.is_open, last.last_fields)
+
+
+def test_records_with_quotes_in_fields_are_counted_as_plain() -> None:
+    data = b'a,b\r\n1,"x\n""y"""\r\n2,z\r\n3,'
+    assert count_plain_records(data, ",", 1) == (2, data.index(b"3,"))
+    assert count_plain_records(data.replace(b"2,z", b'2,z"'), ",", 1) == (0, 0)
