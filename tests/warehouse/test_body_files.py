@@ -168,3 +168,19 @@ def test_a_bucket_gets_bodies_that_can_be_read(
     assert bases(again) == bases(home)
     for manifest in merged[1]:
         again.landing.check(manifest)
+
+
+def test_a_damaged_body_or_a_damaged_base_packs_nothing(tmp_path: Path) -> None:
+    landing = Home(tmp_path / "home").landing
+    manifests = [land_export(Home(tmp_path / "home"), day, export(day)) for day in range(8)]
+    ids = [manifest.batch_id for manifest in manifests]
+    paths = [landing.body_path(manifest) for manifest in manifests]
+    good, other = paths[0].read_bytes(), zstandard.compress(export(90))
+    paths[0].write_bytes(other)
+    landing.pack_exports(ids, len(ids))
+    assert {find_base(path) for path in paths} == {None}
+    paths[0].write_bytes(good)
+    paths[2].write_bytes(other)
+    landing.pack_exports(ids, len(ids))
+    assert paths[2].read_bytes() == other
+    assert [find_base(path) for path in paths] == [None, paths[0], None, *[paths[0]] * 4, None]
