@@ -172,37 +172,41 @@ def merge_past_days(home: Home, summary: RunSummary) -> Iterator[Callable[[date]
     Raises:
         RunFailed: a merge failed.
     """
-    wanted, merged = [date.min], [date.min]
+    wanted = merged = date.min
     begun: list[Future[None]] = []
 
     def merge_wanted() -> None:
-        if (day := wanted[-1]) == merged[-1]:
+        nonlocal merged
+        if (day := wanted) == merged:
             return
         try:
             notes = merge(home, with_events=False, last_day=day).notes
         except (WarehouseError, OSError, duckdb.IOException) as error:
             raise RunFailed(f"{day}, merge: {error}") from error
-        merged.append(day)
+        merged = day
         for note in notes:
             summary.note(note)
 
     def merge_until(day: date) -> None:
+        nonlocal wanted
+        wanted = day
+        raise_failure()
+        begun.append(pool.submit(merge_wanted))
+
+    def raise_failure() -> None:
         for each in begun:
             if each.done():
                 each.result()
-        wanted.append(day)
-        begun.append(pool.submit(merge_wanted))
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="merge") as pool:
         try:
             yield merge_until
         except BaseException:
             pool.shutdown(cancel_futures=True)
-            if merged[1:]:
-                report(f"The days until {merged[-1]} are merged and published.")
+            if merged > date.min:
+                report(f"The days until {merged} are merged and published.")
             raise
-    for each in begun:
-        each.result()
+    raise_failure()
 
 
 def _find_first_day(home: Home, service: OpenedSession, instance: dg.DagsterInstance) -> date:

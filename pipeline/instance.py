@@ -64,7 +64,9 @@ def open_instance(home: Home, *, syncs: bool = True) -> Iterator[dg.DagsterInsta
         )
     with ExitStack() as held:
         if not syncs:
-            held.enter_context(_quick_sqlite())
+            # Dagster opens a connection for each event.
+            event.listen(Engine, "connect", _skip_syncs)
+            held.callback(event.remove, Engine, "connect", _skip_syncs)
         try:
             instance = held.enter_context(_open_uncaptured(folder))
             instance.get_runs_count()  # A damaged SQLite file is noticed by its first query.
@@ -76,19 +78,9 @@ def open_instance(home: Home, *, syncs: bool = True) -> Iterator[dg.DagsterInsta
             raise _unusable(folder, error) from error
 
 
-@contextmanager
-def _quick_sqlite() -> Iterator[None]:
-    """Let the SQLite connections that are opened in the block not wait for the disk."""
-
-    def prepare(connection: Any, _: object) -> None:
-        if isinstance(connection, sqlite3.Connection):
-            connection.execute("PRAGMA synchronous = OFF")
-
-    event.listen(Engine, "connect", prepare)
-    try:
-        yield
-    finally:
-        event.remove(Engine, "connect", prepare)
+def _skip_syncs(connection: Any, _: object) -> None:
+    if isinstance(connection, sqlite3.Connection):
+        connection.execute("PRAGMA synchronous = OFF")
 
 
 def _open_uncaptured(folder: Path) -> dg.DagsterInstance:

@@ -11,7 +11,14 @@ import duckdb
 import pytest
 
 from almanac.events import KINDS
-from application.daily_run import RunSummary, RunTime, plan_run_times, run_days
+from application.daily_run import (
+    RunFailed,
+    RunSummary,
+    RunTime,
+    merge_past_days,
+    plan_run_times,
+    run_days,
+)
 from assets.event_changes import CHANGES, check_days
 from assets.landed_calendar import EVENT_MONTHS
 from pipeline.instance import open_instance
@@ -146,6 +153,17 @@ def test_a_stopped_run_has_published_past_days_and_the_next_run_records_them(
         for asset in ("landed_coins", "event_changes"):
             recorded = instance.get_materialized_partitions(dg.AssetKey(asset))
             assert recorded == {day.isoformat() for day in days}
+
+
+def test_a_merge_of_past_days_that_fails_ends_the_run(tmp_path: Path) -> None:
+    small, day = SmallHome(tmp_path / "home"), SMALL_NOW.date()
+    small.land("events")
+    small.home.warehouse.mkdir()
+    with (
+        pytest.raises(RunFailed, match=f"{day}, merge: .* is a folder"),
+        merge_past_days(small.home, RunSummary()) as merge_until,
+    ):
+        merge_until(day)
 
 
 def test_a_past_day_is_reused_without_a_request(two_days: TwoDayHome) -> None:
