@@ -233,7 +233,7 @@ class CsvExport:
         with ExitStack() as stack:
             new = source
             if unchanged:
-                lines = self._list_new_records(is_long=False)
+                lines = _as_lines(self._run("list_new_records"))
                 path = stack.enter_context(temporary_file(lines))
                 new = replace(source, path=path, compression="none", skip=0)
             if unchanged < arrived:
@@ -272,14 +272,12 @@ class CsvExport:
         text = _fill(name, **placeholders)
         return self.tables.connection.execute(parse(text), values).fetchall()
 
-    def _list_new_records(self, *, is_long: bool) -> list[bytes]:
-        rows = self._run("list_new_records", {"is_long": is_long})
-        return [f"{text}\n".encode() for (text,) in rows]
-
     def _hides_records(self) -> bool:
         """Whether a line within a new record looks like a record of its own."""
-        new = self._list_new_records(is_long=True)
-        reader = replace(self.source, chunks=lambda: new, skip=0).records()
+        source = self.source
+        values = {"delimiter": source.delimiter, "fields": source.fields}
+        doubtful = _as_lines(self._run("list_doubtful_records", values))
+        reader = replace(source, chunks=lambda: doubtful, skip=0).records()
         try:
             reader.count()
         except CsvFault:
@@ -404,6 +402,10 @@ def _fill(name: str, **placeholders: str) -> str:
     for mark, words in placeholders.items():
         text = text.replace("{" + mark + "}", words)
     return text
+
+
+def _as_lines(rows: list[tuple[str]]) -> list[bytes]:
+    return [f"{text}\n".encode() for (text,) in rows]
 
 
 @contextmanager

@@ -59,30 +59,47 @@ SELECT count(*) FROM records WHERE text = '' OR contains(text, chr(0)) OR quotes
 
 -- name: join_lines
 -- Grain: one row per record, from the lines in `records`. A quote joins lines; other blank lines are
--- left out. A record has no text if it is unchanged, or if one of several lines has none.
+-- left out. A new record has no text if one of its lines has none.
 -- Placeholders: accepted. Parameters: $reading. Run once for a batch.
 CREATE OR REPLACE TEMP TABLE records AS
 WITH quoted AS (
-    SELECT *, sum(quotes) OVER before % 2 IS NOT DISTINCT FROM 1 AS is_inside
+    SELECT *, sum(quotes) OVER before % 2 IS DISTINCT FROM 1 AS begins
     FROM records
     WINDOW before AS (ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ),
-numbered AS (
-    SELECT *, count(*) FILTER (NOT is_inside) OVER (ORDER BY place) - 1 AS record
+-- A sum over a filter is slow in a window.
+numbered AS MATERIALIZED (
+    SELECT
+        digest,
+        text,
+        sum(begins::INTEGER) OVER to_here - 1 AS record,
+        place - max(if(begins, place, NULL)) OVER to_here AS line
     FROM quoted
-    WHERE is_inside OR text IS DISTINCT FROM ''
+    WHERE NOT begins OR text IS DISTINCT FROM ''
+    WINDOW to_here AS (ORDER BY place ROWS UNBOUNDED PRECEDING)
 ),
 joined AS (
     SELECT
         record AS place,
-        if(count(*) = 1, any_value(digest), hash(list(digest ORDER BY numbered.place))) AS digest,
-        if(count(*) = count(text), string_agg(text, chr(10) ORDER BY numbered.place), NULL) AS text
+        if(count(*) = 1, any_value(digest), bit_xor(hash(digest, line))) AS digest,
+        count(*) = count(text) AS has_text
     FROM numbered
     GROUP BY record
+),
+matched AS (
+    SELECT joined.*, event_id, current_row
+    FROM joined
+    LEFT JOIN ({accepted}) ON row_hash = hash(digest, $reading::VARCHAR)
+),
+texts AS (
+    SELECT record AS place, string_agg(text, chr(10) ORDER BY line) AS text
+    FROM numbered
+    WHERE record IN (SELECT place FROM matched WHERE current_row IS NULL AND has_text)
+    GROUP BY record
 )
-SELECT place, digest, event_id, current_row, if(current_row IS NULL, text, NULL) AS text
-FROM joined
-LEFT JOIN ({accepted}) ON row_hash = hash(digest, $reading::VARCHAR)
+SELECT place, digest, event_id, current_row, text
+FROM matched
+LEFT JOIN texts USING (place)
 
 -- name: count_irregular
 -- Grain: one row: new records without a text in the form $regular. Reads only.
@@ -98,13 +115,19 @@ INSERT INTO unchanged SELECT event_id, current_row FROM records WHERE current_ro
 -- Grain: one row: records, and unchanged ones. Reads only.
 SELECT count(*), count(current_row) FROM records
 
--- name: list_new_records
--- Grain: one row per new record, or per new record of several lines if $is_long, in the order of the
--- file. Reads only.
+-- name: list_doubtful_records
+-- Grain: one row per new record with a line within it that may be a record of $fields cells. Reads only.
+-- Parameters: $delimiter, $fields.
 SELECT text
 FROM records
-WHERE current_row IS NULL AND (contains(text, chr(10)) OR NOT $is_long)
-ORDER BY place
+WHERE current_row IS NULL AND len(list_filter(
+    string_split(text, chr(10))[2:],
+    lambda line: len(string_split(line, $delimiter::VARCHAR)) >= $fields
+)) > 0
+
+-- name: list_new_records
+-- Grain: one row per new record, in the order of the file. Reads only.
+SELECT text FROM records WHERE current_row IS NULL ORDER BY place
 
 -- name: take_new_records
 -- Grain: one row per new record, with its cells. A row without a cell is left out: it is an empty row, as
