@@ -8,15 +8,8 @@
 -- Run twice: the same macro again.
 CREATE OR REPLACE TEMP MACRO almanac_clean(given) AS
 CASE
-    WHEN given IS NULL THEN NULL
-    WHEN given >= '!' AND given[-1] > ' ' AND NOT contains(given, chr(13)) THEN given
-    ELSE nullif(
-        trim(
-            replace(replace(given, chr(13) || chr(10), chr(10)), chr(13), chr(10)),
-            ' ' || chr(9) || chr(10) || chr(11) || chr(12)
-        ),
-        ''
-    )
+    WHEN given >= '!' AND given[-1] > ' ' AND NOT contains(given, e'\r') THEN given
+    ELSE nullif(trim(replace(replace(given, e'\r\n', e'\n'), e'\r', e'\n'), e' \t\n\x0b\f'), '')
 END
 
 -- name: define_instant
