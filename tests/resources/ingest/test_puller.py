@@ -57,7 +57,7 @@ def test_events_are_landed_with_the_requested_scope_and_the_times_of_the_service
     assert manifest.requests == landed.requests == len(manifest.pages) == 7
     assert landed.warnings == ()
     assert Landing(root).pending() == [manifest.batch_id]
-    assert Landing(root).journal.open_pulls() == []
+    assert Landing(root).journal.ids() == []
     assert list((root / "journal").iterdir()) == []
 
 
@@ -160,7 +160,7 @@ def test_a_404_of_a_gateway_is_not_read_as_one_of_the_catalog(root: Path) -> Non
 
 
 def no_journal(root: Path) -> bool:
-    return Landing(root).journal.open_pulls() == []
+    return Landing(root).journal.ids() == []
 
 
 def test_a_quota_used_up_in_the_middle_lands_the_pages_and_names_when_to_resume(
