@@ -7,6 +7,7 @@ the month in which it becomes known. Ranks are written for the days that a reque
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from operator import itemgetter
 from tempfile import NamedTemporaryFile
@@ -80,8 +81,13 @@ class SandboxHistory:
         seconds = to_seconds(now)
         month, day = find_month(seconds), seconds // DAY_S
         with self._lock:
-            while self._next_month <= month:
-                self._write_months(min(self._next_month + _MONTHS_AT_ONCE, month + 1))
+            with ThreadPoolExecutor(1) as pool:  # DuckDB inserts while the next rows are made.
+                written = [
+                    pool.submit(insert, self._connection, "insert_versions", rows)
+                    for rows in self._list_versions(month + 1)
+                ]
+            for future in written:
+                future.result()
             for each in {day - 1, day} - self._days:
                 ranks = [
                     {"coin": coin.slug, "rank": rank, "tracked": coin.tracked_on(each)}
@@ -92,19 +98,21 @@ class SandboxHistory:
                 self._days.add(each)
         return self._store
 
-    @pause_garbage_collector()
-    def _write_months(self, end: int) -> None:
-        rows: list[Row] = []
-        for month in range(self._next_month, end):
-            for life in generate_lives(month, self._roster, self._pace):
-                for row in list_life_versions(life):
-                    self._waiting[find_month(row["known_from"])].append(row)
-            rows += sorted(self._waiting.pop(month, ()), key=_in_order)
-        for row in rows:
-            self._versions += 1
-            row["published_seq"] = self._versions
-        insert(self._connection, "insert_versions", rows)
-        self._next_month = end
+    def _list_versions(self, end: int) -> Iterator[list[Row]]:
+        """Yield the versions of the next months until one, of some months at a time."""
+        while self._next_month < end:
+            with pause_garbage_collector():
+                rows: list[Row] = []
+                for month in range(self._next_month, min(self._next_month + _MONTHS_AT_ONCE, end)):
+                    for life in generate_lives(month, self._roster, self._pace):
+                        for row in list_life_versions(life):
+                            self._waiting[find_month(row["known_from"])].append(row)
+                    rows += sorted(self._waiting.pop(month, ()), key=_in_order)
+                    self._next_month = month + 1
+                for row in rows:
+                    self._versions += 1
+                    row["published_seq"] = self._versions
+            yield rows
 
 
 def list_life_versions(life: Life) -> Iterator[Row]:
