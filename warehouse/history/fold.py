@@ -221,8 +221,6 @@ class Fold:
     def _fold_rows(self, manifest: Manifest, outcome: Outcome, *, released: bool) -> None:
         """Fold a batch of one row per event."""
         visible = find_visible_scope(manifest) if manifest.feed in ("events", "export") else None
-        if visible is not None and manifest.feed == "export" and not released:
-            outcome.flagged = self._too_few(manifest, visible)
         self._fold_incoming(manifest, outcome)
         if not manifest.complete:
             return  # A partial batch does not prove that an event is absent.
@@ -230,10 +228,12 @@ class Fold:
             self._fold_not_found(manifest, outcome)
         elif manifest.feed == "cancellations":
             self._note_cancellations(manifest)
-        elif visible is not None and outcome.flagged is None:
+        elif visible is not None:
+            is_whole = True
             if released or not self._flag_nameless(outcome, "id"):
-                self._fold_absent(manifest, visible, outcome)
-            self._note_watched(manifest, visible)
+                is_whole = self._fold_absent(manifest, visible, outcome)
+            if is_whole:
+                self._note_watched(manifest, visible)
 
     def _fold_incoming(self, manifest: Manifest, outcome: Outcome) -> None:
         """Fold rows of different events: classify each, then write versions and the state."""
@@ -277,10 +277,11 @@ class Fold:
         if verdicts and manifest.feed in ("events", "event", "deliveries", "export"):
             self._run("merge_labels")
 
-    def _fold_absent(self, manifest: Manifest, visible: VisibleScope, outcome: Outcome) -> None:
+    def _fold_absent(self, manifest: Manifest, visible: VisibleScope, outcome: Outcome) -> bool:
+        """Make events missing; return whether the batch is not doubted."""
         filters = self._filters(visible)
         if filters is None:
-            return
+            return True
         self._run(
             "find_absent",
             **filters,
@@ -291,7 +292,13 @@ class Fold:
                 for batch in self.cancellations_seen
             ],
         )
+        if manifest.feed == "export" and not outcome.released:
+            outcome.flagged = self._too_few(manifest)
+        if outcome.flagged is not None:
+            self._run("doubt_absences", content_at=manifest.content_at)
+            self._run("keep_repeated")
         self._mark_absent(manifest, outcome)
+        return outcome.flagged is None
 
     def _fold_not_found(self, manifest: Manifest, outcome: Outcome) -> None:
         visible = find_visible_scope(manifest)
@@ -349,18 +356,20 @@ class Fold:
             outcome.flagged = f"{rows} no {noun}, so the batch makes no {noun} missing"
         return bool(count)
 
-    def _too_few(self, manifest: Manifest, visible: VisibleScope) -> str | None:
-        """Return why an export looks incomplete compared with the known and announced rows, or
-        None."""
-        filters = self._filters(visible)
-        known = 0 if filters is None else self._rows("count_expected", **filters)[0][0]
-        expected = max(known, manifest.rows_claimed or 0)
-        received = self._count("incoming") + self._count("unchanged")
-        if received >= ENOUGH_ROWS_SHARE * expected:
+    def _too_few(self, manifest: Manifest) -> str | None:
+        """Return why an export looks incomplete: it has too few of the announced rows, or lacks too
+        many events that the exports before it showed. Returns None if it does not."""
+        ((newly, received),) = self._rows("count_newly_absent")
+        expected, claimed = newly + received, manifest.rows_claimed or 0
+        if received < ENOUGH_ROWS_SHARE * claimed:
+            why = f"only {received} of {claimed} announced rows arrived"
+        elif received < ENOUGH_ROWS_SHARE * expected:
+            why = f"{newly} of {expected} events ({newly / expected:.0%}) are newly absent"
+        else:
             return None
         return (
-            f"only {received} of {expected} expected events arrived, so the batch makes no event "
-            "missing"
+            f"{why}. They are missing when the next export of another snapshot lacks them too, or "
+            f"after `almanac batches release {manifest.batch_id}`"
         )
 
     def _filters(self, visible: VisibleScope) -> dict[str, Any] | None:

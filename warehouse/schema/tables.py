@@ -199,7 +199,7 @@ BATCHES: Final = Table(
         text("why", "Reason for the quarantine."),
         text(
             "flagged",
-            "Reason why the batch is flagged. A flagged batch does not mark events as missing.",
+            "Reason why the batch is flagged. It marks no event as newly missing.",
         ),
         count("arrived", "Rows that arrived.", "rows"),
         count("good", "Readable rows, including duplicates.", "rows"),

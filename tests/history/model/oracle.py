@@ -27,7 +27,7 @@ from tests.history.model.versions import (
 )
 
 ENOUGH = 0.98
-"""The share of expected rows below which an export makes nothing missing."""
+"""The share of expected rows below which an export makes nothing newly missing."""
 CREDIBLE = timedelta(days=1)
 """How long after its observation an instant of a row may be; a later one counts as unknown."""
 
@@ -68,26 +68,15 @@ class Oracle:
 
     def _fold_list(self, observation: SeenObservation) -> None:
         rows, scope = self.showing.rows(observation), self._scope(observation)
-        trusted = observation.complete and not self._flagged(scope, len(rows))
         for row in rows:
             self._observe(row, observation)
-        if trusted:
-            self._miss(scope, {row.event_id for row in rows})
+        trusted = observation.complete and self._miss(scope, {row.event_id for row in rows})
         self._lists.append(replace(scope, trusted=trusted))
 
     def _scope(self, observation: SeenObservation) -> Listed:
         ids = observation.categories
         names = None if ids is None else self.showing.category_names(ids)
         return Listed(observation, observation.visible_scope(), names)
-
-    def _flagged(self, scope: Listed, rows: int) -> bool:
-        """Whether an export has too few of the rows that were expected or claimed."""
-        if scope.observation.kind != "export":
-            return False
-        known = sum(self._is_expected(state, scope) for state in self.events.values())
-        flagged = rows < ENOUGH * max(known, scope.observation.rows_claimed or 0)
-        self.tally["flagged exports"] += flagged
-        return flagged
 
     def _is_expected(self, state: State, scope: Listed) -> bool:
         """Whether a scheduled event, as it is known, is one that an observation should show."""
@@ -97,12 +86,30 @@ class Oracle:
             return True
         return self._top is not None and not self._top.isdisjoint(state.content["coins"])
 
-    def _miss(self, scope: Listed, shown: set[str]) -> None:
+    def _miss(self, scope: Listed, shown: set[str]) -> bool:
+        """Make absent events missing; return whether the observation is not doubted."""
         observation = scope.observation
-        for event_id, state in self.events.items():
-            lacking = event_id not in shown and state.content_at < observation.content_at
-            if not lacking or not self._is_expected(state, scope):
-                continue
+        absent = [
+            state
+            for event_id, state in self.events.items()
+            if event_id not in shown
+            and state.content_at < observation.content_at
+            and self._is_expected(state, scope)
+        ]
+        repeated = [state for state in absent if state.was_doubted(observation.content_at)]
+        new = [
+            state
+            for state in absent
+            if state.missing_since is None and not state.was_doubted(observation.content_at)
+        ]
+        most = max(len(shown) + len(new), observation.rows_claimed or 0)
+        is_doubted = observation.kind == "export" and len(shown) < ENOUGH * most
+        if is_doubted:
+            self.tally["flagged exports"] += 1
+            for state in new:
+                state.doubted_at = observation.content_at
+        self.tally["absences that an export confirms"] += len(repeated)
+        for state in repeated if is_doubted else absent:
             self._is_missing(state, observation)
             if observation.kind != "export" or not observation.rules.shows_all_upcoming:
                 continue
@@ -110,6 +117,7 @@ class Oracle:
                 self._withdraw(state, observation, "exports")
             elif state.absent_from is None:
                 state.absent_from = self._number, observation.content_at
+        return not is_doubted
 
     def _is_missing(self, state: State, observation: SeenObservation) -> None:
         if state.missing_since is None:

@@ -63,6 +63,7 @@ class State:
     cancelled_at: datetime | None = None
     updated_at: datetime | None = None
     missing_since: datetime | None = None
+    doubted_at: datetime | None = None
     absent_from: tuple[int, datetime] | None = None
     absent_at: datetime | None = None
     versions: list[Version] = field(default_factory=list)
@@ -70,6 +71,10 @@ class State:
 
     def is_newer_than_absence(self, content_at: datetime) -> bool:
         return self.absent_at is None or content_at > self.absent_at
+
+    def was_doubted(self, content_at: datetime) -> bool:
+        """Whether a doubted export of an earlier snapshot lacked it since it was last shown."""
+        return self.doubted_at is not None and self.content_at < self.doubted_at < content_at
 
     def accept(self, content_at: datetime) -> datetime:
         """Accept a row, and return the previous content_at."""

@@ -1,24 +1,14 @@
 -- Events that a complete observation should have shown and did not: missing, then withdrawn.
 --
---     count_expected                       an export with too few rows makes nothing missing
---     count_rejected_of_anyone             nor does one with rejected rows of unknown events
+--     count_rejected_of_anyone             a batch with rejected rows of unknown events makes none missing
 --     find_absent                          lists and exports
+--     → count_newly_absent → doubt_absences → keep_repeated   (an export that lacks too many events)
 --     touch_still_withdrawn → find_not_found   a single event's own address
 --     find_absence_changes → log_absences → mark_missing → count_withdrawn → find_withdrawn
 --     → end_versions, take_versions (versions.sql) → take_withdrawn_seen
 --
 -- Aliases: w rows of the observation (`seen`), c `current_versions`, j `classified`, r `rejected`,
 -- a `absent`.
-
--- name: count_expected
--- How many known events an observation with this scope should show. Grain: one row.
--- The scope uses `date` alone: a service may match events of several days by their first day.
-SELECT count(*)
-FROM current_versions AS c
-WHERE c.status = 'scheduled' AND c.date >= $lower AND ($upper IS NULL OR c.date <= $upper)
-  AND ($coins IS NULL OR list_has_any(c.coins, $coins))
-  AND ($categories IS NULL OR list_has_any(c.categories, $categories))
-  AND ($covered IS NULL OR list_has_any(c.coins, $covered));
 
 -- name: count_rejected_of_anyone
 -- How many rejected rows can't be assigned: the id is missing or unreadable, or was cut off.
@@ -32,7 +22,10 @@ WHERE starts_with(reason, $naming || ':') OR starts_with(reason, 'expected an ob
 -- Scheduled events that a complete observation should have shown, and did not. Grain: event.
 -- An event whose row was rejected is not absent. `is_proven`: the absence is proof of a withdrawal.
 -- An earlier complete export, of an earlier snapshot, did not show the event either, and the
--- cancellations were pulled in between. Parameters: $is_proving_export, whether this is an export on a plan that proves.
+-- cancellations were pulled in between. `is_repeated`: an earlier export, of an earlier snapshot, did
+-- not show the event either, and was doubted. The scope uses `date` alone: a service may match events
+-- of several days by their first day. Parameters: $is_proving_export, whether this is an export on a
+-- plan that proves.
 CREATE OR REPLACE TEMP TABLE absent AS
 SELECT
     c.event_id,
@@ -41,7 +34,9 @@ SELECT
             $cancellations_seen::STRUCT("since" TIMESTAMPTZ, observed_at TIMESTAMPTZ)[],
             lambda seen: seen.observed_at >= c.absent_export_at
                 AND seen.since <= c.content_at)),
-        false) AS is_proven
+        false) AS is_proven,
+    c.missing_since IS NOT NULL AS is_missing,
+    coalesce(c.doubted_at > c.content_at AND c.doubted_at < $content_at, false) AS is_repeated
 FROM current_versions AS c
 WHERE c.status = 'scheduled' AND c.content_at < $content_at
   AND c.date >= $lower AND ($upper IS NULL OR c.date <= $upper)
@@ -50,6 +45,22 @@ WHERE c.status = 'scheduled' AND c.content_at < $content_at
   AND ($covered IS NULL OR list_has_any(c.coins, $covered))
   AND NOT EXISTS (SELECT 1 FROM classified AS j WHERE j.event_id = c.event_id)
   AND NOT EXISTS (SELECT 1 FROM rejected AS r WHERE contains(r.raw, c.event_id));
+
+-- name: count_newly_absent
+-- How many events are absent for the first time, and how many rows the observation has. Grain: one row.
+SELECT
+    (SELECT count(*) FROM absent WHERE NOT is_missing AND NOT is_repeated),
+    (SELECT count(*) FROM classified);
+
+-- name: doubt_absences
+-- Note the absences of an export that lacks too many events. Grain: event. Run twice: the same.
+UPDATE current_versions AS c SET doubted_at = $content_at
+FROM absent AS a
+WHERE c.event_id = a.event_id AND NOT a.is_missing AND NOT a.is_repeated;
+
+-- name: keep_repeated
+-- Of a doubted export, only the absences count that it repeats. Grain: event. Run twice: the same.
+DELETE FROM absent WHERE NOT is_repeated;
 
 -- name: touch_still_withdrawn
 -- A withdrawn event whose look-up still answers 404: only the content time is newer. Grain: event.

@@ -15,7 +15,7 @@
 -- event, and `accepted_at` when that was observed; `content_at` is later if an absence proved a
 -- withdrawal since. Of a missing event, `absent_at` is the newest content time of its absences;
 -- `absent_export_at` and `absent_export_content_at` are those of the first export that counts for a
--- withdrawal. `known` are the fields that were ever shown. `row_hash` is the digest of the record of an
+-- withdrawal. `doubted_at` is the content time of an export that lacked the event with too many others. `known` are the fields that were ever shown. `row_hash` is the digest of the record of an
 -- export.
 -- `coin_labels` are the names of coins in events. `batch_records` has each batch's account as JSON.
 -- `days` has the versions of each observed day, and a hash of them. `removed_versions` are those that
@@ -32,6 +32,7 @@ CREATE TABLE state.current_versions (
     published_seq BIGINT, known BIGINT, content_at TIMESTAMPTZ, shown_at TIMESTAMPTZ,
     accepted_at TIMESTAMPTZ, last_seen_at TIMESTAMPTZ, missing_since TIMESTAMPTZ,
     absent_at TIMESTAMPTZ, absent_export_at TIMESTAMPTZ, absent_export_content_at TIMESTAMPTZ,
+    doubted_at TIMESTAMPTZ,
     content_hash UBIGINT, row_hash UBIGINT
 );
 CREATE TABLE state.ended_versions (
