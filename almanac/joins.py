@@ -1,10 +1,11 @@
 """Point-in-time joins: what was known at the timestamp of each row."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from almanac.coins import Coin, LabelledCoins, resolve_coins, resolve_slugs
 from almanac.errors import InvalidArgument
@@ -23,7 +24,11 @@ from almanac.results import Result
 from almanac.timestamps import ORIGIN, US, Duration, TimestampLike, TimeUnit, read_duration
 from almanac.user_files import explain_errors
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 AsOf = Literal["bar_close", "bar_open"]
+_MONTHS: Final = re.compile(r"\s*([1-9]\d?)\s*mo(?:nths?)?\s*")
 Symbols = str | Iterable[str] | Mapping[str, str | Coin]
 Unknown = Literal["raise", "ignore"]
 AsOfEach = TimestampLike | Literal["each"]
@@ -161,9 +166,9 @@ class Joins:
 
         Args:
             index: the timestamps at which the bars open; without a zone as in `attach_known`.
-            bar: the length of a bar; for calendar months `31d`. A bar closes after it, or earlier
-                if the next one opens: a local day has 23 hours when the clocks go forward, and one
-                of 25 closes after 24. Bars of half the length are an error.
+            bar: the length of a bar; for calendar months `1mo`. A bar closes after it on the clock
+                of the index's zone, else of the database's: a local day has 23 hours when the
+                clocks go forward; one of 25 closes after 24. Bars that overlap are an error.
             symbols: coins or pairs; or the names of your data, each with its coin.
             as_of: knowledge when the bar closed (`bar_close`), for a decision at the next open, or
                 when it opened (`bar_open`).
@@ -184,7 +189,7 @@ class Joins:
         from almanac import frames, next_events, streams
 
         reader, rows_max, span = self._reader, self._rows_max, read_duration(horizon, "horizon")
-        lag_us = bar_lag_us(bar, as_of)
+        length = read_bar(bar, as_of)
         target = None if to is None else streams.check_target(to, index)
         names = read_symbols(symbols)
         with explain_errors("the index"):
@@ -197,8 +202,8 @@ class Joins:
             now = reader.now()
             next_events.refuse_future(opened, "index", now)
             coins = [coin.slug for coin in resolve_coins(reader, names.values())]
-            following = next_events.find_next_opens(opened)
-            known = next_events.close_bars(opened, following, lag_us, now)
+            zone = getattr(opens, "tz", None) or reader.tz
+            known = next_events.close_bars(opened, length, zone, now)
             slugs = sorted(set(coins))
             ahead = next_events.find_next_events(reader, slugs, span, filters, *known.range_us())
         known_at = next_events.make_known_at(known, opened, reader.tz)
@@ -280,6 +285,17 @@ def bar_lag_us(bar: Duration, as_of: AsOf) -> int:
         raise InvalidArgument(f"bar={bar!r}: a bar takes some time, such as '1h' or '1d'")
     is_close = check_choice(as_of, "as_of", ("bar_close", "bar_open")) == "bar_close"
     return length // US if is_close else 0
+
+
+def read_bar(bar: Duration, as_of: AsOf) -> "timedelta | pd.DateOffset | None":
+    """Return the length of a bar, also of calendar months; None if its open counts."""
+    from pandas import DateOffset
+
+    months = _MONTHS.fullmatch(bar) if isinstance(bar, str) else None
+    lag_us = bar_lag_us("1d" if months else bar, as_of)
+    if not lag_us:
+        return None
+    return DateOffset(months=int(months[1])) if months else lag_us * US
 
 
 def make_filter_values(

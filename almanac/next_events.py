@@ -8,12 +8,13 @@ several have the same timestamp (duckdb issue 25536). Here each key has one step
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -328,38 +329,52 @@ def join_slices(
         first += table.num_rows
 
 
-def find_next_opens(opened: TimestampColumn) -> TimestampColumn:
-    """Return the open of the bar after each bar, unknown after the last."""
-    opens = np.unique(opened.microseconds[opened.is_known])
-    places = np.searchsorted(opens, opened.microseconds, "right")
-    return TimestampColumn(np.append(opens, 0)[places], places < len(opens))
-
-
 def close_bars(
-    opened: TimestampColumn, following: TimestampColumn, bar_us: int, now: datetime
+    opened: TimestampColumn, bar: timedelta | pd.DateOffset | None, zone: tzinfo, now: datetime
 ) -> TimestampColumn:
     """Return when each bar closes, its timestamp of knowledge; one after now is not known.
 
-    It closes after `bar_us`, or when the next bar opens, which is earlier on a local day of 23
-    hours. A bar of half of `bar_us` or less is an error, except before the last point: prices may
-    end with one of the present.
+    The end follows from the open, the zone and the length alone, so no bar depends on the bars
+    after it. A bar closes after its length on the clock of the zone, or after as much time, if that
+    is earlier: a local day has 23 hours when the clocks go forward, and one of 25 closes after 24.
+    None is a bar of no length.
+
+    Raises:
+        InvalidArgument: a bar closes after the next one opens. The last point may lie in a bar:
+            prices may end with one of the present.
     """
-    now_us, next_us = (now - ORIGIN) // US, following.microseconds
-    lengths = np.where(following.is_known & opened.is_known, next_us - opened.microseconds, bar_us)
-    # A local time that the clocks skip is a microsecond before the next.
-    is_short = (lengths > 1) & (lengths <= bar_us // 2)
-    last = np.unique(next_us[following.is_known & opened.is_known])[-2:]
-    if len(last) > 1 or (last + bar_us > now_us).any():
-        is_short &= next_us != last[-1]
-    if is_short.any():
-        at = np.datetime64(int(opened.microseconds[is_short][0]), "us")
-        raise InvalidArgument(
-            f"bar is {bar_us * US}, longer than the time between two bars: after the bar at {at}Z, "
-            f"the next opens {int(lengths[is_short][0]) * US} later"
-        )
-    known_us = opened.microseconds + np.minimum(bar_us, lengths)
+    known_us = opened.microseconds
+    if bar is not None:
+        opens = pd.DatetimeIndex(known_us.view("datetime64[us]"), tz=UTC)
+        local = opens.tz_convert(zone).tz_localize(None) + bar
+        later = np.zeros(len(opens), bool)
+        closes = local.tz_localize(zone, ambiguous=later, nonexistent="shift_forward")
+        plain = closes.tz_convert(UTC).tz_localize(None).as_unit("us")
+        close_us = plain.to_numpy().view(np.int64)
+        is_fixed = isinstance(bar, timedelta)
+        known_us = np.minimum(close_us, known_us + bar // US) if is_fixed else close_us
+    _refuse_overlaps(opened, known_us)
     # What will be known at the close of the running bar is not known yet.
-    return TimestampColumn(known_us, opened.is_known & (known_us <= now_us))
+    return TimestampColumn(known_us, opened.is_known & (known_us <= (now - ORIGIN) // US))
+
+
+def _refuse_overlaps(opened: TimestampColumn, known_us: Any) -> None:
+    opens = np.unique(opened.microseconds[opened.is_known])
+    places = np.searchsorted(opens, opened.microseconds, "right")
+    # A local time that the clocks skip is a microsecond before the next.
+    is_over = opened.is_known & (places < len(opens) - 1)
+    is_over &= known_us > np.append(opens, 0)[places] + 1
+    if is_over.any():
+        row = int(np.argmax(is_over))
+        at, close, following = (
+            np.datetime64(int(us), "us")
+            for us in (opened.microseconds[row], known_us[row], opens[places[row]])
+        )
+        raise InvalidArgument(
+            f"the bar at {at}Z closes at {close}Z, after the next opens at {following}Z. Give the "
+            "length of a bar, '1mo' for calendar months; and give the index the zone of its local "
+            "days, as with tz_convert"
+        )
 
 
 def make_known_at(known: TimestampColumn, opened: TimestampColumn, tz: tzinfo) -> pa.Array:

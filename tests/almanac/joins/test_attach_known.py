@@ -355,8 +355,9 @@ class TestFeatures:
             ("2026-03-06", "D", "1d", NEW_YORK, [at(7, 5), at(8, 5), at(9, 4), at(10, 4)]),
             ("2026-03-01", "W-SUN", "1w", NEW_YORK, [at(8, 5), at(15, 4), at(22, 4), at(29, 4)]),
             ("2026-03-07 20:00", "4h", "4h", None, [at(8, 5), at(8, 8), at(8, 12), at(8, 16)]),
-            ("2026-03-08 00:00", "1h", "1h", None, [at(8, 6), at(8, 7) - US, at(8, 7), at(8, 8)]),
-            ("2026-01-01", "MS", "31d", "UTC", [at(-27), at(1), at(32), at(63)]),
+            ("2026-03-08 00:00", "1h", "1h", None, [at(8, 6), at(8, 7), at(8, 7), at(8, 8)]),
+            ("2026-01-01", "MS", "1mo", "UTC", [at(-27), at(1), at(32), at(62)]),
+            ("2026-03-08 00:00", "4h", "4h", NEW_YORK, [at(8, n) for n in (8, 13, 17, 21)]),
             (
                 "2025-11-02",
                 "D",
@@ -366,10 +367,9 @@ class TestFeatures:
             ),
         ],
     )
-    def test_a_bar_closes_at_the_next_open_if_that_is_earlier(
+    def test_a_bar_closes_on_the_clock_of_its_zone(
         self, file: Path, first: str, freq: str, bar: str, zone: str | None, closes: list[datetime]
     ) -> None:
-        """The last bar has no next one, and closes after `bar`."""
         opens = pd.date_range(first, periods=4, freq=freq, tz=zone)
         late = almanac.open(file, tz=NEW_YORK, clock=lambda: NOW + timedelta(days=99))
         with late as db:
@@ -377,14 +377,17 @@ class TestFeatures:
             assert [found.iloc[place] for place in (1, 3, 0, 2)] == closes
             assert found.iloc[4] == closes[0]
 
-    def test_bars_much_shorter_than_stated_are_refused(self, db: almanac.Database) -> None:
-        for count in (2, 9):
-            opens = pd.date_range(at(1), periods=count, freq="12h")
-            with pytest.raises(almanac.InvalidArgument, match=r"1 day.*opens 12:00:00 later"):
+    def test_bars_that_overlap_are_refused(self, db: almanac.Database) -> None:
+        months = pd.date_range("2025-11-01", periods=4, freq="MS", tz="UTC")
+        with pytest.raises(almanac.InvalidArgument, match=r"2025-11-01.*'1mo' for calendar months"):
+            db.features(months, "31d", "terra")
+        for hours in (12, 23):
+            opens = pd.date_range(at(1), periods=4, freq=f"{hours}h")
+            with pytest.raises(almanac.InvalidArgument, match=r"2026-03-01.*tz_convert"):
                 db.features(opens, "1d", "terra")
             assert (db.features(opens, "1d", "terra", as_of="bar_open")["known_at"] == opens).all()
         with_now = [*pd.date_range(at(1), at(8)), at(8, 9)]
-        assert db.features(with_now, "1d", "terra")["known_at"].iloc[-2] == at(8, 9)
+        assert db.features(with_now, "1d", "terra")["known_at"].iloc[-2] == at(9)
 
     def test_the_index_stays_as_it_was_given(self, db: almanac.Database) -> None:
         opens = pd.DatetimeIndex(["2026-03-09 05:00", "2026-03-09 05:00", "2026-03-08"])

@@ -1,11 +1,12 @@
 """Joins of rows that are read in batches: the same answers as for one frame."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -18,6 +19,8 @@ from hypothesis import strategies as st
 import almanac
 from almanac.database import Database
 from almanac.errors import InvalidArgument, UnknownName
+from almanac.frames import read_timestamp_column
+from almanac.next_events import close_bars
 from tests.almanac.joins.test_attach_known import ABSENCES, ADDED, COINS, NOW, PULLS, VERSIONS, at
 from tests.almanac.publications import publish_by_hand
 
@@ -236,24 +239,39 @@ def test_features_in_slices_give_the_answer_of_one(
     assert written["next_event_id"].to_pylist() == ids
 
 
-@settings(max_examples=settings.default.max_examples // 5)
-@given(
-    first=st.integers(0, 24 * 8),
-    steps=st.lists(st.sampled_from([13, 23, 24, 25, 72]), max_size=3),
-    zone=st.sampled_from([None, "UTC", "America/New_York"]),
-    order=st.randoms(use_true_random=False),
+ZONES = (
+    *("UTC", "America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "America/Sao_Paulo"),
+    *("Africa/Casablanca", "Asia/Kolkata", "Pacific/Apia"),
 )
-def test_no_bar_knows_what_became_known_after_the_next_open(
-    db: almanac.Database, first: int, steps: list[int], zone: str | None, order: Any
+BARS = ("30min", "1h", "4h", "12h", "1D", "7D")
+
+
+@given(
+    zone=st.sampled_from(ZONES),
+    bar=st.sampled_from(BARS),
+    day=st.dates(date(2016, 1, 1), date(2026, 1, 1)),
+    count=st.integers(1, 60),
+    cut=st.integers(0, 60),
+)
+def test_a_bar_closes_by_itself_and_not_after_the_next_opens(
+    zone: str, bar: str, day: date, count: int, cut: int
 ) -> None:
-    hours = pd.Series([first, *steps]).cumsum()
-    index = pd.DatetimeIndex(pd.Timestamp("2026-03-01") + pd.to_timedelta(hours, unit="h"))
-    local = index.tz_localize(zone, nonexistent="shift_forward")
-    opens = local[[*range(len(local))] * 2]
-    opens = opens[order.sample(range(len(opens)), len(opens))]
-    known = db.features(opens, "1d", "terra")["known_at"].reset_index(drop=True)
-    opened = pd.Series(pd.to_datetime(opens, utc=True))
-    following = pd.to_datetime([opened[opened > ts].min() for ts in opened], utc=True)
-    assert (known <= opened + pd.Timedelta("1d")).all()
-    assert not (known > following).any()
-    assert ((known == opened + pd.Timedelta("1d")) | (known == following)).all()
+    """Bars of the local clock: some are shorter, and a skipped open is no bar."""
+    local = pd.date_range(day, periods=count, freq=bar)
+    later = np.zeros(len(local), bool)
+    opens = local.tz_localize(zone, ambiguous=later, nonexistent="NaT").dropna().unique()
+    known = close(opens, bar)
+    assert (close(opens[:cut], bar) == known[:cut]).all()
+    assert (known > opens).all()
+    assert (known <= opens + pd.Timedelta(bar)).all()
+    assert (known[:-1] <= opens[1:]).all()
+    by_clock = opens.tz_localize(None) + pd.Timedelta(bar)
+    assert (known.tz_localize(None) <= by_clock + pd.Timedelta("1h")).all()
+
+
+def close(opens: pd.DatetimeIndex, bar: str) -> pd.DatetimeIndex:
+    """Return when bars close, as known live at the close of the last."""
+    opened = read_timestamp_column(opens, "index", UTC)
+    now = datetime(2036, 1, 1, tzinfo=UTC)
+    known = close_bars(opened, pd.Timedelta(bar).to_pytimedelta(), opens.tz, now)
+    return pd.DatetimeIndex(known.microseconds.view("datetime64[us]"), tz=UTC).tz_convert(opens.tz)
