@@ -281,7 +281,10 @@ class Study:
             band=band,
         ).draw()
         if path is not None:
-            local_path(path, "path").write_text(drawing, "utf-8")
+            target = local_path(path, "path")
+            if target.suffix.lower() != ".svg":
+                raise InvalidArgument(f"path={str(path)!r}: the plot is SVG; expected x.svg")
+            target.write_text(drawing, "utf-8")
         return drawing
 
     def to_html(self, path: str | Path | None = None) -> str:

@@ -91,7 +91,8 @@ def _names(name: str, description: str, maximum: int, example: str) -> Parameter
     form = f"be 1 to {maximum} values, comma-separated"
 
     def read(text: str) -> tuple[str, ...] | None:
-        is_valid = "" not in (names := text.split(",")) and len(names) <= maximum
+        names = [name.strip() for name in text.split(",")]
+        is_valid = "" not in names and len(names) <= maximum
         return tuple(dict.fromkeys(names)) if is_valid else None
 
     about = f"{description}, 1 to {maximum}, separated by commas: events with any of them."

@@ -1,6 +1,6 @@
 """Webhook signatures: signed by the service, verified by a receiver (interface section 6).
 
-    hex        `<hex>` of HMAC-SHA256 over the raw body; capitals and the prefix `sha256=` too
+    hex        `<hex>` of HMAC-SHA256 over the raw body; also in capitals, or behind `sha256=`
     base64     `<base64>` of the same
     t,v1       `t=<unix seconds>,v1=<hex>`, over `<t>.<raw body>`
     standard   Standard Webhooks: headers of its own, `v1,<base64>` over `<id>.<t>.<raw body>`
@@ -72,6 +72,7 @@ _VISIBLE: Final = re.compile(rb"[!-~]+")
 _TEXT: Final = re.compile(rb"[ -~\t]*")
 _HEX: Final = re.compile(rb"[0-9A-Fa-f]{64}")
 _BASE64: Final = re.compile(rb"[A-Za-z0-9+/]{43}=")
+_PREFIX: Final = re.compile(rb"\Asha256[= ]", re.IGNORECASE)
 _SECONDS: Final = re.compile(rb"[0-9]{1,20}")
 _OTHER_MESSAGE: Final = re.compile(rb"(?:[^{]*\.)?[0-9]+\.")
 _OTHER_MESSAGE_BYTES: Final = _ID_BYTES_MAX + 32
@@ -221,7 +222,7 @@ def _claim_of(text: bytes) -> _Claim:
         raise SignatureRejected("malformed")
     if all(map(_BASE64.fullmatch, parts)):
         return _Claim("base64", tuple(parts))
-    return _Claim("hex", tuple(_hex(part.removeprefix(b"sha256=")) for part in parts))
+    return _Claim("hex", tuple(_hex(_PREFIX.sub(b"", part)) for part in parts))
 
 
 def _stamped_claim(parts: list[bytes]) -> _Claim:

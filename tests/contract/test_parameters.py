@@ -27,7 +27,7 @@ READERS: dict[Reader, tuple[parameters.Parameter, ...]] = {
 }
 VALID = {
     **{"limit": "7", "cursor": "abc", "q": "bit", "tracked": "true", "since": "2026-10-08"},
-    **{"coins": "bitcoin,ethereum,bitcoin", "categories": "upgrade", "keyword": "fork"},
+    **{"coins": "bitcoin, ethereum ,bitcoin", "categories": "upgrade", "keyword": "fork"},
     **{"from": "2026-10-01", "to": "2026-10-31", "impactMin": "7.5", "sortBy": "impact_desc"},
 }
 EMPTY_EVENTS = parameters.EventsRequest(

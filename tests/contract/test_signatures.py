@@ -122,7 +122,7 @@ STANDARD = signed("standard")[2][1]
 def test_a_signature_in_another_spelling_is_accepted() -> None:
     for value in (
         HEX.upper(),
-        b"sha256=" + HEX,
+        *(prefix + HEX for prefix in (b"sha256=", b"SHA256=", b"sha256 ")),
         b" \t" + HEX + b" ",
         HEX + b" , sha256=" + b"0" * 64,
     ):

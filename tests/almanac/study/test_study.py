@@ -260,6 +260,8 @@ class TestResult:
         drawing = study.plot(tmp_path / "caar.svg")
         assert (tmp_path / "caar.svg").read_text("utf-8") == drawing == drawing._repr_svg_()
         ElementTree.fromstring(drawing)
+        with pytest.raises(almanac.InvalidArgument, match=r"the plot is SVG"):
+            study.plot(tmp_path / "caar.png")
         page = study.to_html(tmp_path / "study.html")
         assert drawing in page and "cancelled by then" in page
         assert (tmp_path / "study.html").read_text("utf-8") == page
