@@ -79,9 +79,15 @@ VERDICTS: Final = (
     AuditVerdict("unknown_event", "unjudged", "no such event was ever seen"),
     AuditVerdict("never_known", "unjudged", "this value was known at no time"),
     AuditVerdict(
-        "not_watched", "unjudged", "nothing had been pulled yet, so the event may have been known"
+        "not_watched", "unjudged", "no pull had shown the event yet, but it may have been known"
     ),
     AuditVerdict("unknown_field", "unjudged", "the plan hid this field then"),
+    AuditVerdict(
+        "unknown_precision",
+        "unjudged",
+        "it was the date of a period or deadline; a column is_estimated or date_precision tells "
+        "whether the row used it as such",
+    ),
     AuditVerdict("after_last_pull", "unjudged", "no pull was made after the decision"),
     AuditVerdict("outdated", "warning", "it had been known, and was replaced before the decision"),
     AuditVerdict("close_to_known", "warning", "close to a known value, but not equal to it"),

@@ -228,10 +228,13 @@ def _with_known(found: pa.Table, spans: pa.Table) -> pa.Table:
 
 
 def _periods(reader: Reader, signals: Signals, index: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return for each use whether its row says that the date is a period or a deadline."""
+    """Return for each use whether its row says that the date is a period or a deadline.
+
+    NULL if no column says it.
+    """
     given = [name for name in _PERIODS if name in signals.fields]
     if not given:
-        return pa.chunked_array([pa.repeat(False, len(index))])
+        return pa.chunked_array([pa.nulls(len(index), pa.bool_())])
     columns = {
         name: format_values(signals.table[name].take(index))
         if name in given

@@ -196,7 +196,7 @@ def list_notes(audit: AuditFindings) -> Iterator[str]:
         if name not in (EVENT, "decided_at")
     ]
     yield "Judged: whether the event was known" + (f"; {', '.join(fields)}." if fields else ".")
-    if "estimated_as_exact" in audit.counts:
+    if not {"estimated_as_exact", "unknown_precision"}.isdisjoint(audit.counts):
         yield (
             "A row that knew of the period says so in a column is_estimated, date_type or "
             "date_precision; its date is then no exact one."

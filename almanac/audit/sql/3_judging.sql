@@ -57,15 +57,18 @@ LEFT JOIN (SELECT DISTINCT event_number, key FROM known) AS e
     ON e.event_number = u.event_number AND e.key = u.key AND u.loose IS NOT NULL
 WHERE NOT u.is_read
     OR (
-        (k.place IS NULL OR NOT (k.is_exact OR u.is_period))
-        AND (e.key IS NOT NULL OR l.place IS NULL OR NOT (l.is_exact OR u.is_period))
+        (k.place IS NULL OR NOT coalesce(k.is_exact OR u.is_period, false))
+        AND (
+            e.key IS NOT NULL OR l.place IS NULL OR NOT coalesce(l.is_exact OR u.is_period, false)
+        )
     )
 
 -- name: findings
 -- Grain: one row per row of `departures`: its verdict, and when the value could first be known.
 -- A value that had been known before is no look-ahead, even if it was known once more later. A date
--- counts as known only where it was exact, unless the row says that it is a period (is_period). NULL
--- that no version had was not used.
+-- counts as known only where it was exact, unless the row says that it is a period (is_period). Where
+-- no column says either (is_period is NULL) and the two verdicts differ, it can't be judged. NULL that
+-- no version had was not used.
 -- Parameters: $field; $later, the verdict of a value known later; $last_pull_at. Run twice: the same rows.
 SELECT
     use, index, slug, place, $field AS field,
@@ -73,10 +76,13 @@ SELECT
         WHEN NOT is_read THEN 'unreadable'
         WHEN is_loosely_known AND any_before IS NULL AND any_after IS NOT NULL THEN $later
         WHEN is_loosely_known THEN 'clean'
+        WHEN is_same AND is_period IS NULL THEN 'unknown_precision'
         WHEN is_same THEN 'estimated_as_exact'
         WHEN is_hidden AND key = 0 THEN 'clean'
         WHEN exact_before IS NOT NULL THEN 'outdated'
         WHEN is_hidden THEN 'unknown_field'
+        WHEN exact_after IS NOT NULL AND any_before IS NOT NULL AND is_period IS NULL
+            THEN 'unknown_precision'
         WHEN exact_after IS NOT NULL THEN $later
         WHEN any_before IS NOT NULL THEN 'outdated'
         WHEN any_after IS NOT NULL THEN $later

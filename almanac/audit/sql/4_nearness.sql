@@ -125,28 +125,30 @@ WHERE len(u.folded) > 0 AND list_has_all(s.folded, u.folded)
 
 -- name: near_findings
 -- Grain: one row per row of `findings`, those with a row in `near` judged by it. What is near a date
--- that was only a deadline at the decision is `estimated_as_exact`, as the date itself would be.
+-- that was only a deadline at the decision has the verdict that the date itself would have.
 -- Parameters: none. Run twice: the same rows, in any order.
 SELECT
     f.* REPLACE (
         CASE
             WHEN n.use IS NULL THEN f.verdict
             WHEN n.is_known THEN 'close_to_known'
+            WHEN n.is_estimated AND n.is_period IS NULL THEN 'unknown_precision'
             WHEN n.is_estimated THEN 'estimated_as_exact'
             WHEN n.was_any THEN 'close_to_known'
             ELSE 'close_to_later'
         END AS verdict,
         CASE
             WHEN n.use IS NULL OR n.is_known THEN f.knowable_from
-            WHEN n.is_estimated OR NOT n.was_any THEN n.knowable_from
+            WHEN (n.is_estimated AND n.is_period IS NOT NULL) OR NOT n.was_any THEN n.knowable_from
         END AS knowable_from
     )
 FROM findings AS f
 LEFT JOIN (
     SELECT
-        u.use,
+        u.use, any_value(u.is_period) AS is_period,
         bool_or(n.known_from <= u.decided_at AND (n.is_exact OR u.is_period)) AS is_known,
-        bool_or(n.place = u.place AND NOT (n.is_exact OR u.is_period)) AS is_estimated,
+        bool_or(n.place = u.place AND NOT coalesce(n.is_exact OR u.is_period, false))
+            AS is_estimated,
         bool_or(n.known_from <= u.decided_at) AS was_any,
         min(n.known_from) FILTER (n.known_from > u.decided_at) AS knowable_from
     FROM near AS n
@@ -178,6 +180,7 @@ SELECT
         WHEN NOT is_read THEN 'unreadable'
         WHEN is_strictly_known OR (is_known AND NOT coalesce(is_strictly_later, false)) THEN 'clean'
         WHEN is_known THEN 'close_to_known'
+        WHEN is_estimated AND is_period IS NULL THEN 'unknown_precision'
         WHEN is_estimated THEN 'estimated_as_exact'
         WHEN was_known THEN 'outdated'
         WHEN is_later THEN $later
@@ -193,6 +196,7 @@ FROM (
     SELECT
         use, any_value(index) AS index, any_value(slug) AS slug, any_value(now_place) AS place,
         any_value(is_read) AS is_read, any_value(decided_at) AS decided_at,
+        any_value(is_period) AS is_period,
         bool_or(is_then AND is_taken AND is_strict) AS is_strictly_known,
         bool_or(is_then AND is_taken AND is_equal) AS is_known,
         bool_or(is_then AND is_equal) AS is_estimated,
@@ -204,7 +208,8 @@ FROM (
         min(known_from) FILTER (NOT is_before AND (is_equal OR is_near)) AS knowable_from
     FROM (
         SELECT
-            u.use, u.index, u.slug, u.place AS now_place, u.is_read, u.decided_at, s.known_from,
+            u.use, u.index, u.slug, u.place AS now_place, u.is_read, u.decided_at, u.is_period,
+            s.known_from,
             s.place = u.place AS is_then,
             s.known_from <= u.decided_at AS is_before,
             s.is_exact OR u.is_period AS is_taken,

@@ -62,8 +62,10 @@ def test_the_text_of_a_midnight_that_is_the_day_of_a_version_is_a_day(db: Databa
     assert verdicts(db, rows) == ["outdated", "clean", "date_not_moved_yet"] * len(TEXTS)
 
 
-def test_a_midnight_that_is_the_day_of_a_deadline_is_estimated_as_exact(db: Database) -> None:
+def test_a_midnight_that_is_the_day_of_a_deadline_is_judged_as_the_deadline(db: Database) -> None:
     rows = [used("period", 2, date=f"2026-03-31 {time}")[0] for time in ("00:00:00", "12:00")]
+    assert verdicts(db, rows) == ["unknown_precision"] * 2
+    rows = [{**row, "is_estimated": None} for row in rows]
     assert verdicts(db, rows) == ["estimated_as_exact"] * 2
 
 
@@ -177,6 +179,7 @@ def test_the_days_until_an_event_are_judged_by_the_date_known_at_the_decision(
     assert verdicts(db, rows) == [*cases.values()]
 
 
-def test_the_days_until_a_deadline_are_estimated_as_exact(db: Database) -> None:
-    day = (date(2026, 3, 31) - date(2026, 3, 2)).days
-    assert verdicts(db, used("period", 2, days_until=day)) == ["estimated_as_exact"]
+def test_the_days_until_a_deadline_are_judged_as_the_deadline(db: Database) -> None:
+    row = {"days_until": (date(2026, 3, 31) - date(2026, 3, 2)).days}
+    assert verdicts(db, used("period", 2, **row)) == ["unknown_precision"]
+    assert verdicts(db, used("period", 2, **row, is_estimated=None)) == ["estimated_as_exact"]

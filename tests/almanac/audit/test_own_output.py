@@ -54,6 +54,9 @@ def test_the_output_of_attach_known_is_clean(db: Database, form: str, prefix: st
 def test_the_rows_of_events_as_of_an_instant_are_clean(db: Database) -> None:
     known = db.events(at(4), status="all").df().assign(decided_at=at(4))
     assert db.audit(known).counts == {"clean": len(known)}
+    alone = db.audit(known[["event_id", "date", "decided_at"]])
+    estimated = int(known["date_precision"].isin(["quarter"]).sum())
+    assert alone.counts == {"unknown_precision": estimated, "clean": len(known) - estimated}
 
 
 def test_files_of_attached_frames_and_features_are_judged(db: Database, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_people_see_counts_first_findings_and_what_can_t_be_judged(audit: Audit)
     )
     text = "\n".join(lines)
     assert re.search(r"^  scored_later +1  the score was given later$", text, re.M)
-    assert re.search(r"^  not_watched +1 ", text, re.M)
+    assert re.search(r"^  not_watched +1  no pull had shown the event yet, but", text, re.M)
     assert (
         "row 1, event moved, decided 2026-03-02T00:00:00Z: date_not_moved_yet. date was used as "
         "2026-03-24; known then was 2026-03-20T14:00:00Z; it could be known from "

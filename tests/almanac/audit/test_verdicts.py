@@ -49,17 +49,21 @@ HISTORIES: list[tuple[str, Any, dict[str, Any], str]] = [
     ("redated", at(2), {"created_at": at(1, 2)}, "clean"),
     ("redated", at(2), {"created_at": at(1, 1)}, "edited_later"),
     ("redated", at(5), {"created_at": at(1, 2)}, "outdated"),
-    ("period", at(2), {"date": "2026-03-31T23:59:59Z"}, "estimated_as_exact"),
-    ("period", at(2), {"date": "2026-03-31"}, "estimated_as_exact"),
+    ("period", at(2), {"date": "2026-03-31T23:59:59Z"}, "unknown_precision"),
+    ("period", at(2), {"date": "2026-03-31"}, "unknown_precision"),
+    ("period", at(2), {"date": "2026-03-31", "is_estimated": None}, "estimated_as_exact"),
+    ("period", at(2), {"date": "2026-03-31", "is_estimated": False}, "date_not_moved_yet"),
     ("period", at(2), {"date": "2026-03-31", "is_estimated": True}, "clean"),
     ("period", at(2), {"date": "2026-03-31", "date_precision": "quarter"}, "clean"),
     ("period", at(2), {"date": "2026-03-20"}, "date_not_moved_yet"),
     ("period", at(2), {"displayed_date": "Q1 2026"}, "clean"),
     ("period", at(6), {"date": "2026-03-31"}, "outdated"),
-    ("settled", at(2), {"date": "2026-03-31"}, "estimated_as_exact"),
+    ("settled", at(2), {"date": "2026-03-31"}, "unknown_precision"),
+    ("settled", at(2), {"date": "2026-03-31", "is_estimated": None}, "estimated_as_exact"),
     ("settled", at(5), {"date": "2026-03-31"}, "clean"),
     ("settled", at(2), {"is_estimated": "no"}, "date_not_moved_yet"),
-    ("wavering", at(4), {"date": "2026-03-31T23:59:59Z"}, "date_not_moved_yet"),
+    ("wavering", at(4), {"date": "2026-03-31T23:59:59Z"}, "unknown_precision"),
+    ("wavering", at(4), {"date": "2026-03-31", "is_estimated": False}, "date_not_moved_yet"),
     ("wavering", at(4), {"date": "2026-03-31", "is_estimated": True}, "outdated"),
     ("wavering", at(6), {"date": at(30)}, "outdated"),
     ("back", at(4), {"impact": 5.0}, "outdated"),
@@ -158,8 +162,8 @@ def test_a_finding_says_what_was_known_then_and_since_when_the_value_could_be_kn
 def test_a_period_is_shown_as_it_is_displayed_and_says_when_the_date_became_exact(
     db: Database,
 ) -> None:
-    audit = audit_row(db, {"event_id": "settled", "ts": at(2), "date": "2026-03-31"})
-    (found,) = audit.rows.rows()
+    row = {"event_id": "settled", "ts": at(2), "date": "2026-03-31", "date_precision": "day"}
+    found = audit_row(db, row).rows.rows()[0]
     assert found["known_then"] == "Q1 2026 (quarter)"
     assert found["knowable_from"] == at(4, 6)
 
