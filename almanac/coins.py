@@ -1,11 +1,11 @@
 """Finds the coin that a text names: a slug, ticker, name or trading pair such as `BTC/USDT`.
 
 Tickers are not unique, and the slug of one coin may be the ticker of another: an ambiguous text is
-an error that lists the coins. In a pair, names do not count. A text that may be a slug, such as
-`true-usd`, is never a pair. `$BTC` is the ticker `BTC`. Surrounding white space, invisible
-characters and full-width letters are ignored. `slug:bitcoin`, `symbol:BTC` and `name:Bitcoin` say
-what the text is; with `coins_are="slug"` in `almanac.open` every text without such a mark is a
-slug.
+an error that lists the coins. In a pair, names do not count. A text that is a slug, such as
+`true-usd`, is not read as a pair. `$BTC` is the ticker `BTC`. Case, surrounding white space,
+invisible characters and letter width do not matter. `slug:bitcoin`, `symbol:BTC` and
+`name:Bitcoin` say what the text is; with `coins_are="slug"` in `almanac.open` every text without
+such a mark is a slug.
 """
 
 import re
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final
+from unicodedata import normalize
 
 from almanac.errors import AmbiguousCoin, InvalidArgument, UnknownName
 from almanac.reader import Reader
@@ -55,7 +56,7 @@ def find_coins(
     texts = list(dict.fromkeys(wanted))
     said: dict[str, str | Coin] = {}
     for text in texts if coins else ():
-        for label in (text, *split_pair(text)):
+        for label in (text, *split_pair(text), *split_pair(text.upper())):
             if coins and label in coins:
                 said.setdefault(text, coins[label])
     plain = [text for text in texts if text not in said]
@@ -220,11 +221,9 @@ def split_pair(text: str) -> list[str]:
         return []
     if "/" in text:
         return [base] if (base := text.partition("/")[0].strip()) else []
-    base, *rest = (part.strip() for part in re.split("[-_:]", text.removesuffix(".P")))
+    base, *rest = (part.strip() for part in re.split("[-_:]", re.sub(r"\.[pP]$", "", text)))
     if not rest or not base:
         return _divided(base)
-    if "-" in text and text == text.lower():
-        return []
     marks = [part.upper() for part in rest]
     if marks[0] in _QUOTES:
         return [base]
@@ -234,8 +233,8 @@ def split_pair(text: str) -> list[str]:
 
 
 def _seen(text: str) -> str:
-    """Return a text without invisible characters, and white space around it."""
-    return "".join(filter(str.isprintable, text)).strip()
+    """Return a text in letters of usual width, without invisible characters and outer space."""
+    return "".join(filter(str.isprintable, normalize("NFKC", text))).strip()
 
 
 def _divided(text: str) -> list[str]:

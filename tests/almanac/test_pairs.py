@@ -27,6 +27,7 @@ COINS = [
     NamedCoin("wormhole", "W", "Wormhole", 91),
     NamedCoin("gravity", "G", "Gravity", 92),
     NamedCoin("true-chain", "TRUE", "TrueChain", 93),
+    NamedCoin("gravity-usd", "GRUSD", "Gravity Dollar", 94),
     NamedCoin("galaxy", "GLX", "Gas", 99),
 ]
 BITCOIN = (
@@ -51,6 +52,17 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     publish_by_hand(path, versions, pulls=[pulled, later], coins=COINS)
     with open_database(path, clock=lambda: later.replace(day=3)) as db:
         yield db
+
+
+def test_the_case_and_width_of_a_pair_do_not_matter(db: Database) -> None:
+    wide = "ＢＴＣ-ｕｓｄ"
+    texts = {form(pair) for pair in BITCOIN for form in (str.lower, str.upper, str.swapcase)}
+    found = resolve_texts(db.reader, [*texts, wide, "true-usd"], is_strict=False)
+    assert {text for text, coin in found.items() if coin.slug == "bitcoin"} == {*texts, wide}
+    assert found["true-usd"].slug == "true-chain"
+    assert db.resolve("Gravity-USD").slug == "gravity-usd"
+    named = resolve_texts(db.reader, ["abc-usd"], {"ABC": "ethereum"}, is_strict=True)
+    assert named["abc-usd"].slug == "ethereum"
 
 
 def test_many_pairs_are_resolved_together(db: Database) -> None:
@@ -82,7 +94,7 @@ def test_every_question_takes_a_pair_as_it_takes_a_slug(db: Database) -> None:
 
 
 def test_a_text_that_may_be_another_coin_is_no_pair(db: Database) -> None:
-    texts = ["WBTC", "GUSD", "true-usd", "first-token", "true_token", "slug:true", "GAS/USDT"]
+    texts = ["WBTC", "GUSD", "first-token", "true_token", "slug:true", "GAS/USDT"]
     texts += ["USDT", "/", "-", "", "USDT/BTC", "BTC-2", "TRUE-2"]
     assert resolve_texts(db.reader, texts, is_strict=False) == {}
     with pytest.raises(UnknownName):
