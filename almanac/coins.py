@@ -25,6 +25,8 @@ PREFIXES: Final = ("slug:", "symbol:", "ticker:", "name:")
 _LISTED_MAX: Final = 5
 _LIKENESS: Final = 0.8
 """Least similarity of a suggestion, from 0 to 1. Two swapped letters in a word of seven: 0.86."""
+_LEAST_LIKENESS: Final = 0.5
+"""The same where no name is more alike: `btx` and `btc` have 0.67."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +94,14 @@ def resolve_texts(
 
 
 def resolve_coins(reader: Reader, wanted: str | Coin | Iterable[str | Coin]) -> list[Coin]:
-    """Return the coin of each text, as `resolve_texts`; a `Coin` stands for itself."""
+    """Return the coin of each text, as `resolve_texts`; a `Coin` stands for itself.
+
+    A text with commas that names a coin is that coin; another one is a list of coins.
+    """
     if isinstance(wanted, Mapping):
         raise InvalidArgument(f"coins={wanted!r}: expected coins, such as list(coins.values())")
+    if isinstance(wanted, str) and "," in wanted and not find_coins(reader, [wanted]):
+        wanted = [part for part in wanted.split(",") if part.strip()]
     if isinstance(wanted, (str, Coin)) or not isinstance(wanted, Iterable):
         wanted = [wanted]
     each = list(wanted)
@@ -147,15 +154,23 @@ def _one(reader: Reader, wanted: Any, coins: Sequence[Coin]) -> Coin:
         error = AmbiguousCoin(explain_ambiguous_coin(wanted, coins), list(coins))
         error.add_note(f"For a column of a frame: coins={{{wanted!r}: 'slug:{coins[0].slug}'}}")
         raise error
-    if tickers := split_pair(wanted):
-        raise UnknownName(
-            f"no coin has the ticker {tickers[0]!r} of {wanted!r}. Name the coin, by its slug: "
-            f"coins={{{wanted!r}: 'slug:…'}}"
-        )
-    similar = find_similar(reader, wanted)
-    hint = f" Similar: {_listed(similar)}." if similar else ""
+    raise explain_unknown_coin(reader, wanted)
+
+
+def explain_unknown_coin(reader: Reader, text: str, where: str = "") -> UnknownName:
+    """Return the error that no coin has this name, with similar coins; `where` begins it."""
+    similar = find_similar(reader, text)
     kinds = "slug" if reader.coins_are == "slug" else "slug, symbol or name"
-    raise UnknownName(f"no coin has the {kinds} {wanted!r}.{hint}", similar[:_LISTED_MAX])
+    name = f"{kinds} {text!r}"
+    if tickers := split_pair(text):
+        name = f"ticker {tickers[0]!r} of {text!r}"
+    message = f"{where}no coin has the {name}. Similar: {_listed(similar) or 'none'}."
+    if where:
+        message += (
+            f" Name the coin, by its slug: coins={{{text!r}: 'slug:…'}}, or leave its rows empty: "
+            "unknown='ignore'"
+        )
+    return UnknownName(message, similar[:_LISTED_MAX])
 
 
 def _are_slugs(found: dict[str, list[_Row]], count: int) -> bool:
@@ -176,15 +191,22 @@ def _are_slugs(found: dict[str, list[_Row]], count: int) -> bool:
 
 
 def find_similar(reader: Reader, text: str) -> list[Coin]:
-    """Return coins whose slug, ticker or name begins with a text or is spelled like it."""
+    """Return coins whose slug, ticker or name begins with a text or is spelled like it.
+
+    Of a pair, the ticker counts, too. If no name is like it, these are the coins of the best ranks.
+    """
     coins = reader.query(_SQL["coin_names"]).to_pylist()
     spelled: dict[str, _Row] = {}
     for row in coins:
         for name in (row["coin"], row["name"], row["symbol"]):
             spelled.setdefault((name or "").lower(), row)
-    start = _seen(text).lower()
-    near = [name for name in spelled if start and name.startswith(start)]
-    near = near or get_close_matches(start, spelled, _LISTED_MAX, _LIKENESS)
+    starts = [_seen(part).lower() for part in (text, *split_pair(text))]
+    starts = [start.removeprefix(mark).strip() for start in starts for mark in PREFIXES]
+    near = [name for name in spelled if name.startswith(tuple(filter(None, starts)))]
+    for likeness in (_LIKENESS, _LEAST_LIKENESS):
+        for start in dict.fromkeys(starts):
+            near = near or get_close_matches(start, spelled, _LISTED_MAX, likeness)
+    near = near or [(row["coin"] or "").lower() for row in coins[:_LISTED_MAX]]
     return list(_read_coins({spelled[name]["coin"]: spelled[name] for name in near}.values()))
 
 

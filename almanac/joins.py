@@ -136,7 +136,7 @@ class Joins:
             refuse_future(moments, "the frame", now)
             texts = frames.read_text_column(frames.get_column(frame, coin, "coin"), coin)
             known = KnownRows(reader, span, filters, moments.range_us(), coins, is_strict=is_strict)
-            codes = known.find_codes(texts)
+            codes = known.find_codes(texts, coin)
             parts = range(0, max(1, len(codes)), rows_max)
             done = streams.RowProgress(progress, len(codes)).counted(
                 known.join_columns(codes[first : first + rows_max], moments.slice(first, rows_max))

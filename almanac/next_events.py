@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from almanac import frames
-from almanac.coins import LabelledCoins, resolve_texts
+from almanac.coins import LabelledCoins, explain_unknown_coin, resolve_texts
 from almanac.errors import InvalidArgument
 from almanac.frames import TimestampColumn
 from almanac.reader import Reader
@@ -274,13 +274,18 @@ class KnownRows:
         self._places: dict[str, int] = {}
         self._ahead: NextEvents | None = None
 
-    def find_codes(self, texts: pa.DictionaryArray) -> Numbers:
-        """Return the number of the coin of each row; `NONE` for no coin."""
+    def find_codes(self, texts: pa.DictionaryArray, coin: str, first_row: int = 0) -> Numbers:
+        """Return the number of the coin of each row of the column `coin`; `NONE` for no coin."""
         wanted: list[str] = texts.dictionary.to_pylist()
         if new := [text for text in wanted if text not in self._slugs]:
             # Whether a column has slugs alone is a matter of all its texts.
             each = [*self._slugs, *new]
-            found = resolve_texts(self.reader, each, self.named, is_strict=self.is_strict)
+            found = resolve_texts(self.reader, each, self.named, is_strict=False)
+            unknown = next((text for text in new if text not in found), None)
+            if self.is_strict and unknown is not None:
+                row = first_row + texts.indices.index(wanted.index(unknown)).as_py()
+                where = f"row {row} (0 is the first) of the column {coin!r}: "
+                raise explain_unknown_coin(self.reader, unknown, where)
             known = {text: found[text].slug if text in found else None for text in new}
             self._slugs = {**self._slugs, **known}
             for slug in sorted({coin.slug for coin in found.values()} - set(self._places)):
@@ -321,9 +326,8 @@ def join_slices(
         times = frames.get_column(table, ts, "ts")
         moments = frames.read_timestamp_column(times, ts or "index", tz, first, unit)
         refuse_future(moments, stream.where, now, first)
-        codes = known.find_codes(
-            frames.read_text_column(frames.get_column(table, coin, "coin"), coin)
-        )
+        texts = frames.read_text_column(frames.get_column(table, coin, "coin"), coin)
+        codes = known.find_codes(texts, coin, first)
         columns = known.join_columns(codes, moments)
         yield frames.add_columns(table, columns, prefix)
         first += table.num_rows

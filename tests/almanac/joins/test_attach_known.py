@@ -328,6 +328,20 @@ class TestNamesInTheData:
             nexts(db, text, at(5), coins={text: "no-such-slug"})
         assert nexts(db, text, at(5), unknown="ignore") == [(None, None)]
 
+    @pytest.mark.parametrize("text", ["bitcon", "slug:bitcon", "BTX-USD", ""])
+    def test_an_unknown_name_has_its_row_similar_coins_and_the_option_that_ignores_it(
+        self, db: almanac.Database, text: str
+    ) -> None:
+        frame = pd.DataFrame({"ts": [at(5)] * 3, "asset": ["bitcoin", "bitcoin", text]})
+        for given in (frame, pa.Table.from_pandas(frame).to_reader(max_chunksize=1)):
+            with pytest.raises(almanac.UnknownName) as error:
+                found = db.attach_known(given, ts="ts", coin="asset")
+                found.read_all()
+            message = str(error.value)
+            assert message.startswith("row 2 (0 is the first) of the column 'asset': no coin has")
+            assert "Similar: bitcoin" in message and "unknown='ignore'" in message
+            assert error.value.similar[0].slug == "bitcoin"
+
 
 class TestFeatures:
     def test_a_bar_knows_what_was_known_at_its_close(self, db: almanac.Database) -> None:
