@@ -132,8 +132,8 @@ class EventQueries:
 
     def changes(
         self,
-        since: TimestampLike,
-        until: TimestampLike | None = None,
+        since: TimestampLike | Duration,
+        until: TimestampLike | Duration | None = None,
         kinds: Names | None = None,
         coins: Coins | None = None,
         min_impact: MinImpact | None = None,
@@ -141,7 +141,8 @@ class EventQueries:
     ) -> Result:
         """Return what became known after `since`, until `until`, with old and new values.
 
-        One row per version and kind of change, oldest first. `since` may be `today` or `yesterday`.
+        One row per version and kind of change, oldest first. `since` may be `today`, `yesterday` or
+        an age, such as `7d` or a timedelta.
         `kinds` are change kinds such as `rescheduled`, `rescored` or `cancelled`. `coins`,
         `categories` and `min_impact` select as in `events`.
 
@@ -170,17 +171,40 @@ class EventQueries:
     def history(self, event_id: str, basis: Basis = "observed") -> Result:
         """Return every version of an event, oldest first, from `known_from` to `known_to`.
 
+        `event_id` may also be the slug of one event.
+
         Raises:
             UnknownName: no event with this id was observed.
+            InvalidArgument: several events have this slug.
         """
         is_claimed = check_choice(basis, "basis", ("observed", "claimed")) == "claimed"
         if not isinstance(event_id, str):
-            raise InvalidArgument(f"event_id={event_id!r}; expected a text, the id of one event")
+            raise InvalidArgument(
+                f"event_id={event_id!r} is a {type(event_id).__name__}; expected a text, the id of "
+                "one event, as in db.history('a525fad29b019f637d38d2af')"
+            )
         name = "history_and_claims" if is_claimed else "history"
         found = self._reader.result(_SQL[name], {"event_id": event_id})
         if len(found) == 0:
-            raise UnknownName(f"no event with the id {event_id!r} was ever observed")
+            values = {"event_id": self._find_event(event_id)}
+            found = self._reader.result(_SQL[name], values)
         return found
+
+    def _find_event(self, text: str) -> str:
+        """Return the id of the one event with this id in any case, or with this slug."""
+        rows = self._reader.rows(_SQL["ids_named"], {"text": text})
+        ids = [row["event_id"] for row in rows]
+        if len(ids) > 1:
+            raise InvalidArgument(
+                f"event_id={text!r} is the slug of {len(ids)} events: {', '.join(ids[:5])}. Give "
+                "the id of one"
+            )
+        if not ids:
+            raise UnknownName(
+                f"no event with the id or slug {text!r} was ever observed; db.events() lists the "
+                "ids of events"
+            )
+        return str(ids[0])
 
     def first_release(self, event_id: str) -> dict[str, Any]:
         """Return what was known of an event when it was first observed, as a dict.
@@ -257,7 +281,7 @@ class EventQueries:
         return [row for row in rows if row["known_from"] != row["known_to"]]
 
 
-def read_known_at(reader: Reader, given: TimestampLike | None, name: str) -> datetime:
+def read_known_at(reader: Reader, given: TimestampLike | Duration | None, name: str) -> datetime:
     """Return the timestamp of a query. None means now: the clock, or the last pull if later."""
     now = reader.now()
     if given is None:
@@ -272,7 +296,11 @@ def read_known_at(reader: Reader, given: TimestampLike | None, name: str) -> dat
 
 
 def check_observed(
-    reader: Reader, at: datetime, name: str, given: TimestampLike | None, advice: str = ""
+    reader: Reader,
+    at: datetime,
+    name: str,
+    given: TimestampLike | Duration | None,
+    advice: str = "",
 ) -> None:
     """Check that a pull was made at or before the timestamp of a query."""
     first = reader.publication().first_pull_at
@@ -288,7 +316,7 @@ def check_observed(
         )
 
 
-def _show(given: TimestampLike | None) -> str:
+def _show(given: TimestampLike | Duration | None) -> str:
     """Return a timestamp for a message: in UTC, without parts of a second; a text as given."""
     if isinstance(given, datetime):
         at = given.astimezone(UTC) if given.tzinfo else given
@@ -329,9 +357,11 @@ def resolve_categories(reader: Reader, categories: Names | None) -> list[str] | 
     """Return the categories of a filter in small letters."""
     if categories is None:
         return None
-    given = _words(categories)
     rows = reader.rows(_SQL["category_names"])
     known = {row["category"].lower(): row["category"] for row in rows}
+    given = _words(categories)
+    if isinstance(categories, str) and categories.strip().lower() not in known:
+        given = [name for name in categories.split(",") if name.strip()] or given
     for name in given:
         if name.strip().lower() not in known:
             near = get_close_matches(name.lower(), known, 3, 0.4) or sorted(known)[:5]
@@ -347,7 +377,8 @@ def read_choices(given: Names | None, name: str, allowed: Sequence[str]) -> list
     """
     if given is None:
         return None
-    words = [word.strip().lower().replace(" ", "_").replace("-", "_") for word in _words(given)]
+    words = [word for text in _words(given) for word in text.split(",")]
+    words = [word.strip().lower().replace(" ", "_").replace("-", "_") for word in words]
     return None if "all" in words else [check_choice(word, name, allowed) for word in words]
 
 

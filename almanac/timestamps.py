@@ -8,7 +8,7 @@ refused: `CST` is Chicago or China, 14 hours apart. The macro `_almanac.instant`
 import re
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
-from typing import TYPE_CHECKING, Any, Final, Literal, SupportsFloat
+from typing import TYPE_CHECKING, Any, Final, Literal, SupportsFloat, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from almanac.errors import InvalidArgument
@@ -115,14 +115,18 @@ def read_timestamp(
         raise InvalidArgument(f"{name}={given!r} is not within the years 1 to 9999") from error
 
 
-def read_past_time(given: TimestampLike, name: str, tz: tzinfo = UTC, *, now: datetime) -> datetime:
-    """Return a timestamp. A text may also be an age, such as `24h` or `7d`: so long before now."""
-    if isinstance(given, str):
-        age = given.strip().removeprefix("-").removesuffix(" ago")
+def read_past_time(
+    given: TimestampLike | Duration, name: str, tz: tzinfo = UTC, *, now: datetime
+) -> datetime:
+    """Return a timestamp. An age, such as `24h`, `7d` or a timedelta, is so long before now."""
+    age: Any = to_python_time(given)
+    if isinstance(age, str):
+        age = age.strip().removeprefix("-").removesuffix(" ago")
+    if isinstance(age, str | timedelta):
         with suppress(InvalidArgument):
             return subtract_time(now, read_duration(age, name))
     try:
-        return read_timestamp(given, name, tz, now=now)
+        return read_timestamp(cast(TimestampLike, given), name, tz, now=now)
     except InvalidArgument as error:
         raise InvalidArgument(f"{error}; an age, such as 7d, is read, too") from error
 

@@ -254,6 +254,8 @@ def _rows(reader: Reader, signals: Signals, pulls: PullTimes, naive: dict[str, i
                     "a row. In pandas: frame.explode(…)"
                 )
             columns[name] = given.cast(pa.string())
+    if EVENT in signals.columns:
+        columns[EVENT] = _read_ids(reader, signals.table[EVENT], signals.columns[EVENT])
     broken: list[str | None] = [None] * count
     first = signals.table["row"][0].as_py() if count else 1
     for row, reason in signals.broken.items():
@@ -264,6 +266,27 @@ def _rows(reader: Reader, signals: Signals, pulls: PullTimes, naive: dict[str, i
     read = read_timestamps(reader, given, signals.columns[DECIDED_AT])
     naive[DECIDED_AT] = pc.sum(read["is_naive"]).as_py() or 0
     return reader.query(SQL["rows"], {"now": pulls.now}, frames={"given": read})
+
+
+def _read_ids(reader: Reader, given: pa.ChunkedArray, column: str) -> pa.ChunkedArray:
+    """Return ids of events as texts, each in the case that its event has."""
+    is_text = pa.types.is_string(given.type) or given.null_count == len(given)
+    ids = given.cast(pa.string())
+    texts = pc.unique(ids).drop_null()
+    if is_text:
+        texts = texts.filter(pc.not_equal(texts, pc.utf8_lower(texts)))
+    rows = reader.rows(SQL["ids_in_any_case"], {"ids": texts.to_pylist()}) if len(texts) else []
+    if not is_text and not rows:
+        raise InvalidArgument(
+            f"the column {column!r} holds {given.type}, and no event has such an id; expected "
+            f"texts, the ids of events. Read it as text: pandas.read_csv(…, dtype={{{column!r}: "
+            "str})"
+        )
+    if not rows:
+        return ids
+    named = pa.array([row["given"] for row in rows], pa.string())
+    known = pa.array([row["event_id"] for row in rows], pa.string())
+    return pc.coalesce(known.take(pc.index_in(ids, named)), ids)
 
 
 def _slugs(reader: Reader, named: pa.Table) -> pa.Table:

@@ -89,6 +89,17 @@ UNION ALL BY NAME
 SELECT * FROM event_claims WHERE event_id = $event_id
 ORDER BY version
 
+-- name: ids_named
+-- Grain: one row per event with the id or slug $text, in any case and with white space around it; an
+-- id comes before a slug of the same text.
+-- Parameters: $text. Run twice: the same rows.
+SELECT event_id
+FROM event_versions
+WHERE lower(trim($text)) IN (lower(event_id), lower(slug))
+GROUP BY event_id
+QUALIFY rank() OVER (ORDER BY lower(event_id) = lower(trim($text)) DESC) = 1
+ORDER BY event_id
+
 -- name: known_before
 -- Grain: one row per event whose last known date is exact, as it was known $lead before that date,
 -- if that instant is not to come.

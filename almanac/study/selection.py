@@ -70,14 +70,13 @@ def read_named_coins(coins: Coins | None) -> NamedCoins:
     """Return the mapping from names in the data to coins; a list of coins maps their slugs."""
     if isinstance(coins, Mapping):
         return {str(name): coin for name, coin in coins.items()}
-    return {coin.slug: coin for coin in list_coins(coins) or () if isinstance(coin, Coin)}
+    listed = [coins] if isinstance(coins, str | Coin) else coins or ()
+    return {coin.slug: coin for coin in listed if isinstance(coin, Coin)}
 
 
-def list_coins(coins: Coins | None) -> list[str | Coin] | None:
+def select_coins(coins: Coins | None) -> Coins | None:
     """Return the coins that an argument selects; a mapping names coins and selects none."""
-    if coins is None or isinstance(coins, Mapping):
-        return None
-    return [coins] if isinstance(coins, str | Coin) else list(coins)
+    return None if isinstance(coins, Mapping) else coins
 
 
 _OTHERS = "the equal-weighted mean of the other coins in the prices"
@@ -253,7 +252,7 @@ def select_events(
         columns = find_price_columns(named, names)
         if named.ambiguous and not columns:
             raise AmbiguousCoin(next(iter(named.ambiguous.values())) + ADVICE, [])
-        wanted = resolve_slugs(reader, list_coins(request.coins))
+        wanted = resolve_slugs(reader, select_coins(request.coins))
         traded = [slug for slug in columns if wanted is None or slug in wanted]
         values: dict[str, Any] = {
             "coins": traded,
@@ -361,7 +360,7 @@ def read_given_events(
             else [np.array([name], dtype=object) for name in single]
         )
     rows["band"] = name_bands(rows["impact"], frame.get("impact_band", rows["band"]))
-    if (wanted := resolve_slugs(reader, list_coins(coins))) is not None:
+    if (wanted := resolve_slugs(reader, select_coins(coins))) is not None:
         rows = rows[rows["coin"].isin(wanted)]
     reason = rows["reason"].to_numpy(object, copy=True)
     reason[pd.isna(reason) & (rows["known_from"] > rows["entry"]).to_numpy()] = "known_too_late"

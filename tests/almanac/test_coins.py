@@ -2,10 +2,12 @@
 
 import string
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -170,6 +172,31 @@ def test_a_text_that_names_two_coins_in_any_case_is_refused_with_both(
         assert all(f"slug:{slug}" in str(error.value) for slug in slugs)
     rows = looked_up(attached, text)
     assert {row[0] for row in rows if row[2] and row[1] != "prefix"} == set(slugs)
+
+
+def test_a_text_with_commas_is_a_list(db: almanac.Database) -> None:
+    two = db.events(coins=["bitcoin", "ETH"]).rows()
+    assert db.events(coins="bitcoin, ETH,").rows() == two
+    assert db.blackouts(as_of="now", coins="bitcoin,ETH", min_impact=None).rows()
+    assert db.events(coins="ETH", status="scheduled, cancelled").rows() == two[1:]
+    with pytest.raises(almanac.UnknownName):
+        db.resolve("bitcoin,ETH")
+
+
+def test_an_event_is_found_by_its_slug_and_by_its_id_in_any_case(db: almanac.Database) -> None:
+    assert db.history(" Bitcoin ").rows() == db.history("bitcoin").rows()
+    with pytest.raises(almanac.UnknownName, match="no event with the id or slug 'nobody'"):
+        db.history("nobody")
+    with pytest.raises(almanac.InvalidArgument, match="3 is a int; expected a text"):
+        db.history(3)  # type: ignore[arg-type]
+
+
+def test_changes_take_a_length_of_time(db: almanac.Database) -> None:
+    week = db.changes("7d").rows()
+    for age in (timedelta(days=7), pd.Timedelta(days=7), np.timedelta64(7, "D")):
+        assert db.changes(age).rows() == week
+    with pytest.raises(almanac.InvalidArgument, match="is not a timestamp"):
+        db.changes(timedelta(days=-7))
 
 
 def test_a_mark_or_a_coin_says_which_of_two_is_meant(

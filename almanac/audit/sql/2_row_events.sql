@@ -33,6 +33,20 @@ FROM (
     FROM given
 )
 
+-- name: ids_in_any_case
+-- Grain: one row per text of $ids that is the id of one event, with this id: the same text, else one that
+-- differs in case alone.
+-- Parameters: $ids. Run twice: the same rows.
+SELECT i.given, coalesce(min(e.event_id) FILTER (e.event_id = i.given), min(e.event_id)) AS event_id
+FROM (SELECT unnest($ids::VARCHAR[]) AS given) AS i
+JOIN (
+    SELECT event_id FROM event_versions
+    UNION
+    SELECT event_id FROM cancellations
+) AS e ON lower(e.event_id) = lower(trim(i.given))
+GROUP BY i.given
+HAVING count(*) = 1 OR bool_or(e.event_id = i.given)
+
 -- name: coin_slugs
 -- Grain: one row per coin that the rows name, with its slug where one coin alone has this slug, ticker
 -- or name. slugs are all of them, coins is their number.

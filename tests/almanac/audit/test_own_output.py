@@ -97,6 +97,13 @@ def test_columns_of_the_caller_do_not_stand_for_those_of_the_package(db: Databas
     assert (verdicts(audit), audit.ignored) == (["clean"], ["date"])
 
 
+def test_an_id_in_another_form_is_read_or_refused_with_its_type(db: Database) -> None:
+    assert audit_row(db, {"event_id": "Moved", "ts": at(2)}).counts == {"clean": 1}
+    for number, kind in ((7, "int64"), (7.5, "double")):
+        with pytest.raises(InvalidArgument, match=f"holds {kind}, and no event has such an id"):
+            audit_row(db, {"event_id": number, "ts": at(2)})
+
+
 def test_a_row_with_values_and_no_event_is_unreadable(db: Database) -> None:
     row = {"ts": at(2), "next_event_id": None, "next_event_impact": 5.0}
     assert verdicts(audit_row(db, row)) == ["unreadable"]
