@@ -4,11 +4,10 @@ The package has the commands that read a published file. A distribution adds its
 entry-point group `almanac.commands`, whose one entry names an `Extension`; the application is one.
 A command is imported when it is called, so that help and quick commands start fast.
 
-Exit codes: 0 for success; 1 for an error in data, files or a statement; 2 for a wrong argument or
-setting; 130
-after Ctrl-C, SIGTERM or SIGHUP, which all raise KeyboardInterrupt where the program is. The process
-exits without teardown: the interpreter would free every object, which takes seconds for Dagster's
-modules.
+Exit codes: 0 for success, and if the reader of the output leaves early; 1 for an error in data,
+files or a statement; 2 for a wrong argument or setting; 130 after Ctrl-C,
+SIGTERM or SIGHUP, which all raise KeyboardInterrupt where the program is. The process exits without
+teardown: the interpreter would free every object, which takes seconds for Dagster's modules.
 """
 
 import atexit
@@ -40,7 +39,7 @@ from almanac.console import (
     warnings,
 )
 from almanac.errors import AlmanacError
-from almanac.safe_text import accept_any_text
+from almanac.safe_text import accept_any_text, open_missing_streams
 
 if TYPE_CHECKING:
     from almanac.reading.query_limits import QueryLimits
@@ -201,7 +200,7 @@ class PlainGroup(TyperGroup):
             with _interrupted_in_one_line():
                 return super().invoke(ctx)
         except BrokenPipeError:
-            raise  # The reader closed the pipe; Typer ends quietly.
+            raise  # The reader closed the pipe; `main` ends quietly.
         except MemoryError:
             fail(
                 "the memory is used up. Finished work is kept. Print fewer rows (--limit), or let "
@@ -251,6 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Without `arguments` it reads the process arguments and ends the process.
     """
+    open_missing_streams()
     accept_any_text()
     is_process = arguments is None
     try:
@@ -259,6 +259,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 interrupt_by_signals()
             app(arguments)
     except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):
+            ended.code = 0  # The reader of the output has seen enough.
         if is_process:
             exit_without_teardown(ended.code)
             raise
@@ -286,6 +288,8 @@ def exit_without_teardown(code: str | int | None) -> None:
         atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
+    except BrokenPipeError:
+        pass  # Nobody reads the rest.
     except (OSError, ValueError):
         return
     except KeyboardInterrupt:

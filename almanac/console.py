@@ -10,12 +10,13 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import get_terminal_size
 from time import monotonic
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions
 from rich.progress import Progress, Task, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
 from rich.text import Text
@@ -34,11 +35,28 @@ SHOWN_MAX: Final = 10_000_000
 INTERRUPTED: Final = "interrupted. Finished work is kept; run the command again to resume."
 _QUERY_INTERRUPTED: Final = "Query interrupted"
 """Text of the RuntimeError that DuckDB raises if a signal interrupts a query."""
+_UNBOUNDED: Final = (1_000_000, 25)
+"""Columns and lines where there is no terminal."""
 _NAME_PARTS: Final = re.compile(r"[^_]*_+|[^_]+")
 
 
 class PlainConsole(Console):
-    """A console that prints every text unchanged, also in table cells."""
+    """A console that prints every text unchanged, also in table cells.
+
+    Without a terminal it wraps lines only at the width in COLUMNS, if there is one.
+    """
+
+    @property  # type: ignore[misc]  # Nobody sets the size.
+    def size(self) -> ConsoleDimensions:
+        # Not what rich says: a variable that forces colours does not make a pipe a terminal.
+        if self.file.isatty():
+            return super().size
+        return ConsoleDimensions(*get_terminal_size(_UNBOUNDED))
+
+    def on_broken_pipe(self) -> None:
+        if not self.stderr:
+            super().on_broken_pipe()
+        self.quiet = True  # A lost warning changes no exit code.
 
     def render_str(self, text: str, **options: Any) -> Text:
         shown = {**options, "emoji": False, "markup": False, "highlight": False}

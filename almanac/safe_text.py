@@ -3,12 +3,14 @@
 import codecs
 import io
 import json
+import os
 import re
 import sys
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import cache
 from math import isfinite
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
@@ -68,6 +70,13 @@ _ESCAPE: Final = "almanac.escape"
 _DRAWN: Final = str.maketrans(
     {"─": "-", "━": "-", "│": "|", "…": "...", "–": "-", "—": "-", "→": "->", "×": "x"}
 )
+
+
+def open_missing_streams() -> None:
+    """Read nothing from a standard stream that the caller closed, and discard what is written."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115
 
 
 def accept_any_text() -> None:

@@ -236,3 +236,34 @@ def test_a_wrong_argument_is_one_line_and_no_traceback(
     assert isinstance(done.exception, SystemExit), "else Python would print a traceback"
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("how", ["reader left", "closed"])
+def test_output_that_nobody_reads_is_no_error(tmp_path: Path, how: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    shell = ["sh", "-c", 'exec "$@" >&-', "sh"] if how == "closed" else []
+    done = subprocess.run(
+        [*shell, *ALMANAC, "--version"],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=HANGS_AFTER_S,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_table_in_a_pipe_is_as_wide_as_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr(console.people, "_width", None)
+    words = "two words " * 30
+    table = console.Table("name", "value")
+    table.add_row("long", words)
+    console.people.print(table)
+    console.people.print(words)
+    assert [words in line for line in capsys.readouterr().out.splitlines()].count(True) == 2
