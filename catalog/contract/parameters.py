@@ -1,15 +1,16 @@
 """The parameters of the interface, declared once for the reader and the document (section 4).
 
 The query string is read strictly: a known parameter of the wrong form is an error, an unknown
-parameter is ignored.
+parameter is ignored, and named in the response.
 """
 
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
+from difflib import SequenceMatcher
 from typing import Any, Final, Literal
-from urllib.parse import unquote_plus
+from urllib.parse import parse_qsl, unquote_plus
 
 from catalog.contract import constants
 from catalog.contract.errors import InvalidParameter
@@ -159,6 +160,14 @@ EXPORT_PARAMETERS: Final = (
 EVENTS_PARAMETERS: Final = (*EXPORT_PARAMETERS, _RECORDS_LIMIT, _CURSOR)
 CANCELLATIONS_PARAMETERS: Final = (_SINCE, _RECORDS_LIMIT, _CURSOR)
 
+QUERY_PARAMETERS: Final[Mapping[str, tuple[Parameter, ...]]] = {
+    constants.COINS_PATH: COINS_PARAMETERS,
+    constants.EVENTS_PATH: EVENTS_PARAMETERS,
+    constants.EXPORT_PATH: EXPORT_PARAMETERS,
+    constants.CANCELLATIONS_PATH: CANCELLATIONS_PARAMETERS,
+}
+"""The parameters of a path; other paths have none."""
+
 AS_OF: Final = _instant("as_of", "Extension: the answer as known at this time.", "2026-10-01")
 AS_OF_HEADER: Final = replace(
     AS_OF, name="X-As-Of", description="Extension: the same as `as_of`.", place="header"
@@ -200,6 +209,33 @@ def read_query(query: str, parameters: Iterable[Parameter]) -> dict[str, Any]:
         if name in known:
             texts[name] = text
     return {each.field or each.name: each.value(texts.get(each.name)) for each in known.values()}
+
+
+_RESEMBLES: Final = 0.75
+_SHOWN_MAX: Final = 60
+
+
+def list_ignored(path: str, query: str, extensions: Iterable[Parameter] = ()) -> list[str]:
+    """Return the names in a query string that a path ignores, each once.
+
+    Raises:
+        InvalidParameter: a name resembles one of the extensions, whose answer would differ.
+    """
+    extended = [parameter.name for parameter in extensions]
+    known = {parameter.name for parameter in QUERY_PARAMETERS.get(path, ())}.union(extended)
+    given = dict.fromkeys(name for name, _ in parse_qsl(query, keep_blank_values=True))
+    ignored = [name for name in given if name not in known]
+    for name in ignored:
+        for meant in extended:
+            if _resembles(name, meant):
+                shown = ascii(name[:_SHOWN_MAX])
+                raise InvalidParameter(f"{shown} is not a parameter of this path; write {meant}")
+    return ignored
+
+
+def _resembles(name: str, meant: str) -> bool:
+    letters, whole = (re.sub("[^a-z]", "", text.lower()) for text in (name, meant))
+    return whole in letters or SequenceMatcher(None, letters, whole).ratio() >= _RESEMBLES
 
 
 @dataclass(frozen=True, slots=True)

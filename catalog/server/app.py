@@ -21,10 +21,18 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from catalog.contract import constants
 from catalog.contract.errors import ApiError
 from catalog.contract.openapi import openapi_document
+from catalog.contract.parameters import Parameter
 from catalog.server.accounts import KeyRing, UsageBook
 from catalog.server.body_limit import BodyLimit
 from catalog.server.docs_page import Node, document_routes
-from catalog.server.middleware import AccessLog, Authentication, Metrics, RateLimit, TimeLimit
+from catalog.server.middleware import (
+    AccessLog,
+    Authentication,
+    IgnoredParameters,
+    Metrics,
+    RateLimit,
+    TimeLimit,
+)
 from catalog.server.request_guard import HostGuard, check_origin
 from catalog.server.responses import answer_exception
 from catalog.server.routes import ROUTES
@@ -80,6 +88,8 @@ class ServerParts:
     """Middleware before the key is checked, the outermost first: a sandbox's faults, pages."""
     inside: Sequence[Layer] = ()
     """Middleware around the routes, under the time limit: a sandbox's delays, a mirror's as_of."""
+    extensions: Callable[[str], Sequence[Parameter]] = lambda path: ()
+    """Returns the query parameters of a path that the interface does not have."""
     lags: bool = True
     """Whether responses lag by the plan's freshness, and the export by a snapshot a day."""
     guard: bool = False
@@ -109,6 +119,7 @@ def build_app(parts: ServerParts) -> Starlette:
         Middleware(ExceptionMiddleware, handlers={**_HANDLERS, Exception: answer_exception}),
         Middleware(TimeLimit, limit_s=options.time_limit_s),
         *(Middleware(_of_requests(layer)) for layer in parts.inside),
+        Middleware(IgnoredParameters, extensions=parts.extensions),
     ]
     app = Starlette(
         routes=[*parts.routes, *document_routes(parts.document, options.base_path), *ROUTES],
@@ -148,7 +159,7 @@ def _cors(origins: Sequence[str]) -> Middleware:
         expose_headers=(
             *("ETag", "Last-Modified", "Date", "Retry-After", "Deprecation", "Sunset"),
             *("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-As-Of"),
-            *("X-Truncated", "Content-Disposition", "WWW-Authenticate"),
+            *("X-Truncated", "X-Ignored-Parameters", "Content-Disposition", "WWW-Authenticate"),
             *("Mcp-Session-Id", "MCP-Protocol-Version"),
         ),
     )

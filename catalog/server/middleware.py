@@ -10,13 +10,14 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import format_datetime
 from fractions import Fraction
 from math import ceil
 from typing import Any
+from urllib.parse import quote
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from starlette.datastructures import Headers, MutableHeaders
@@ -25,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from catalog.contract import constants, errors
 from catalog.contract.errors import ApiError
+from catalog.contract.parameters import Parameter, list_ignored
 from catalog.contract.records import instant_text
 from catalog.server.accounts import Grant, KeyRing, UsageBook, quota_period
 from catalog.server.responses import answer_exception, error_response, log_failure
@@ -142,9 +144,6 @@ class Authentication:
         grant = self.keys.resolve_grant(read_presented_keys(scope))
         if grant is None:
             raise errors.Forbidden()
-        if _CONTROL_CHARACTER.search(path):
-            # A route would match its path with a line feed at the end.
-            raise errors.NotFound("No such path")
         return grant
 
 
@@ -222,6 +221,9 @@ class RateLimit:
             # A plan without the export is answered by the route that it has none.
             is_export = scope["path"] == constants.EXPORT_PATH and grant.plan.export
             self._charge(grant, now, is_export=is_export)
+            if _CONTROL_CHARACTER.search(scope["path"]):
+                # A route would match its path with a line feed at the end.
+                raise errors.NotFound("No such path")
         except ApiError as error:
             await error_response(error, scope)(scope, receive, send_quota)
             return
@@ -251,6 +253,32 @@ class RateLimit:
             yield "export", TokenBucket(ceil(interval_s * 1e9), 1), 1
         rate = Fraction(str(grant.rate_per_s))
         yield "rate", TokenBucket(rate.denominator * 10**9, grant.burst), rate.numerator
+
+
+@dataclass(eq=False, repr=False)
+class IgnoredParameters:
+    """Names the query parameters that have no effect on the response in a header of it.
+
+    `extensions` returns the parameters of a path that the interface does not have.
+    """
+
+    app: ASGIApp
+    extensions: Callable[[str], Iterable[Parameter]]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not scope["query_string"]:
+            await self.app(scope, receive, send)
+            return
+        path, query = scope["path"], scope["query_string"].decode("utf-8", "replace")
+        ignored = list_ignored(path, query, self.extensions(path))
+
+        async def send_named(message: Message) -> None:
+            if message["type"] == "http.response.start" and ignored:
+                names = ", ".join(map(quote, ignored))
+                MutableHeaders(scope=message)["X-Ignored-Parameters"] = names
+            await send(message)
+
+        await self.app(scope, receive, send_named)
 
 
 @dataclass(eq=False, repr=False)

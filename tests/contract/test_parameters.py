@@ -188,6 +188,23 @@ def test_window_of_each_plan() -> None:
         assert plans.find_upcoming_window(plan, NOW) == Window(TODAY, expected.upper)
 
 
+def test_a_path_ignores_the_parameters_that_it_lacks() -> None:
+    query = "q=bit&keyword=a%20b&as_of=2026-10-01&keyword=x&%2C=1&limit=3"
+    assert parameters.list_ignored("/v2/coins", query) == ["keyword", "as_of", ","]
+    assert parameters.list_ignored("/v2/events", query, [parameters.AS_OF]) == ["q", ","]
+    assert parameters.list_ignored("/v2/usage", "") == []
+
+
+@pytest.mark.parametrize(
+    "name", ["as_off", "asof", "asOf", "AS-OF", "x_as_of", "as_of_date", "as_o"]
+)
+def test_a_name_like_that_of_an_extension_is_refused(name: str) -> None:
+    with pytest.raises(InvalidParameter, match=f"'{name}' is not a parameter .* write as_of"):
+        parameters.list_ignored("/v2/events", f"{name}=2026-10-01", [parameters.AS_OF])
+    own = [p.name for known in parameters.QUERY_PARAMETERS.values() for p in known]
+    assert parameters.list_ignored("/v2/usage", "&".join(own), [parameters.AS_OF])
+
+
 ENDS_OF_TIME = [datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)]
 BOUND = st.none() | INSTANT | st.sampled_from(ENDS_OF_TIME)
 

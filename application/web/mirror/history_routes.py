@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from catalog.contract import constants, errors
-from catalog.contract.parameters import CHANGES_PARAMETERS, read_query
+from catalog.contract.parameters import AS_OF, CHANGES_PARAMETERS, Parameter, read_query
 from catalog.contract.plans import ImpactView
 from catalog.contract.records import EVENT_FIELDS, Event, Page, PaginationMeta, Record
 from catalog.server.catalog_store import ChangeQuery, StoredVersion
@@ -119,6 +119,11 @@ ROUTES: Final = (
     Route(HISTORY_PATH, get_history, name="history"),
     Route(CHANGES_PATH, list_changes, name="changes"),
 )
+
+
+def extend_parameters(path: str) -> tuple[Parameter, ...]:
+    """Return the parameters of a path that the interface does not have."""
+    return (AS_OF, *(CHANGES_PARAMETERS if path == CHANGES_PATH else ()))
 
 
 def _is_shown(version: StoredVersion, reading: CatalogView) -> bool:

@@ -23,7 +23,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from application.web.mirror.as_of import AsOfLayer
-from application.web.mirror.history_routes import ROUTES
+from application.web.mirror.history_routes import ROUTES, extend_parameters
 from application.web.mirror.mirror_document import mirror_document
 from application.web.mirror.publications import Publications
 from application.web.mirror.replay import Replay
@@ -170,6 +170,7 @@ class Mirror:
             inside=[
                 lambda app: AsOfLayer(app, lambda: source.span, source.now, clock_moves=is_replay)
             ],
+            extensions=extend_parameters,
             lags=False,
             guard=not needs_key,
         )

@@ -26,7 +26,7 @@ an event are sorted.
 
 Extensions are marked with `x-extension`. `as_of`, or the header `X-As-Of`, asks for the answer that
 a client with this warehouse could have had at a past time; before the first pull, or in the future,
-it is 422. Name and icon of a coin are always the current ones."""
+it is 422. A misspelt `as_of` is 400. Name and icon of a coin are always the current ones."""
 _VIRTUAL: Final = "This is a replay. `Date`, and windows such as today, follow its virtual clock."
 _LOOPBACK: Final = "A request needs no key, because the mirror listens on loopback."
 _HISTORY: Final = "Extension: the versions of an event, oldest first, also if it was cancelled."

@@ -37,7 +37,7 @@ def refusal(answer: httpx.Response) -> tuple[int, str, str]:
     return answer.status_code, answer.json()["error"]["code"], answer.json()["message"]
 
 
-def test_an_unreadable_time_is_a_400_that_names_the_form(client: httpx.Client) -> None:
+def test_an_unreadable_time_or_a_misspelt_name_is_a_400(client: httpx.Client) -> None:
     """Which texts are read is in the tests of the contract."""
     for path in ROUTES:
         for text in ("now", "2026-02-26 06:00:00Z'--"):
@@ -45,6 +45,10 @@ def test_an_unreadable_time_is_a_400_that_names_the_form(client: httpx.Client) -
             by_header = client.get(path, headers={"X-As-Of": text})
             assert refusal(by_query) == (400, "invalid_request", f"as_of {FORM}"), path
             assert refusal(by_header) == (400, "invalid_request", f"X-As-Of {FORM}"), path
+        misspelt = client.get(path, params={"as_off": "2026-02-26"})
+        assert refusal(misspelt)[2] == "'as_off' is not a parameter of this path; write as_of"
+    followed = client.get("/v2/events/changes", params={"sinse": "2026-02-26"})
+    assert refusal(followed)[2].endswith("write since")
 
 
 def test_a_time_without_an_answer_is_a_422_that_names_the_bound(client: httpx.Client) -> None:
