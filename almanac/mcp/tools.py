@@ -1,18 +1,29 @@
 """The tools of an assistant: their arguments, as models, with descriptions, and their answers."""
 
 import json
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Final, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from almanac.coins import Coin, find_coins, find_similar
+from almanac.coins import Coin, find_coins, find_similar, resolve_coins
 from almanac.database import Database
-from almanac.errors import AmbiguousCoin, InvalidArgument, UnknownName
-from almanac.events import Estimated, check_observed, read_known_at
+from almanac.errors import AlmanacError, AmbiguousCoin, InvalidArgument, UnknownName
+from almanac.events import (
+    KINDS,
+    STATUSES,
+    Estimated,
+    check_observed,
+    read_choices,
+    read_known_at,
+    resolve_categories,
+)
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
 from almanac.results import Result
@@ -28,6 +39,8 @@ _LONG: Final = (
     *("snapshot_url", "last_verified_at", "created_at", "updated_at", "last_pull_at"),
 )
 """Columns of events that history_of alone shows."""
+_FENCED: Final = re.compile(r"\s*```\w*\s(.*?)```\s*", re.DOTALL)
+_JOINED: Final = re.compile(r"\s*,\s*(?:and\s+)?|^and\s+|\s+(?:and|&)\s+")
 _TIME: Final = "ISO 8601 (a date is its first moment, UTC), yesterday, or an age such as 24h or 7d."
 AsOf = Annotated[
     str, Field(description=f"Time of knowledge: nothing learned later is used. {_TIME}")
@@ -51,6 +64,32 @@ def _read_single(value: Any) -> Any:
     if isinstance(value, list) and len(value) == 1:
         (value,) = value
     return str(value).lower() if isinstance(value, bool) else value
+
+
+def _strip_fence(value: Any) -> Any:
+    """Return a text without the Markdown fence around it."""
+    found = _FENCED.fullmatch(value) if isinstance(value, str) else None
+    return value if found is None else found[1]
+
+
+def _split_joined(texts: list[str], resolve: Callable[[list[str]], object]) -> list[str]:
+    """Return names. A text that is no name, and has names between commas or `and`, is its parts."""
+
+    def is_name(text: str) -> bool:
+        try:
+            resolve([text])
+        except AmbiguousCoin:
+            return True
+        except AlmanacError:
+            return False
+        return True
+
+    names: list[str] = []
+    for text in texts:
+        parts = [part for part in _JOINED.split(text) if part]
+        is_joined = len(parts) > 1 and not is_name(text) and any(map(is_name, parts))
+        names += parts if is_joined else [text]
+    return names
 
 
 def _read_estimated(value: Any) -> Any:
@@ -108,8 +147,14 @@ class _Filters(Tool):
 
     def filters(self, reader: Reader) -> dict[str, Any]:
         """Return the filters that are given."""
-        given = self.model_dump(include={"categories", "min_impact"}, exclude_unset=True)
-        return given | ({"coins": _resolve_coins(reader, self.coins)} if self.coins else {})
+        given = self.model_dump(include={"min_impact"}, exclude_unset=True)
+        if self.categories:
+            find = partial(resolve_categories, reader)
+            given["categories"] = _split_joined(self.categories, find)
+        if self.coins:
+            coins = _split_joined(self.coins, partial(resolve_coins, reader))
+            given["coins"] = _resolve_coins(reader, coins)
+        return given
 
 
 class Upcoming(_Filters):
@@ -149,7 +194,7 @@ class EventsAsOf(_Filters):
             **self.filters(database.reader),
             as_of=moment,
             window=(self.from_ or None, self.to or None),
-            status=self.status,
+            status=_split_joined(self.status, lambda w: read_choices(w, "status", STATUSES)),
         )
         return moment, _shorten(found)
 
@@ -191,7 +236,8 @@ class WhatChanged(_Filters):
         if until < since:
             raise InvalidArgument(f"until: {self.until} is before since, {self.since}")
         filters = self.filters(database.reader)
-        return until, database.changes(since, until, kinds=self.kinds or None, **filters)
+        kinds = _split_joined(self.kinds, lambda words: read_choices(words, "kinds", KINDS))
+        return until, database.changes(since, until, kinds=kinds or None, **filters)
 
 
 class CoverageOfDates(Tool):
@@ -211,7 +257,7 @@ class Query(Tool):
     past read FROM events_as_of('2026-03-01'). The column date is a day only if date_precision is
     instant or day: select displayed_date_full. Use ORDER BY to read on with offset."""
 
-    sql: str = ""
+    sql: Annotated[str, BeforeValidator(_strip_fence)] = ""
     """Such as SELECT status, count(*) FROM events GROUP BY status"""
     table: str = ""
     """A table or view, to describe it."""
@@ -228,6 +274,21 @@ TOOLS: Final[Mapping[str, type[Tool]]] = {
     "coverage": CoverageOfDates,
     "query": Query,
 }
+
+
+def read_arguments(given: object) -> dict[str, Any]:
+    """Return the arguments of a call: an object, or the JSON text of one.
+
+    Raises:
+        InvalidArgument: they are something else.
+    """
+    if isinstance(given, str):
+        with suppress(ValueError, RecursionError):
+            given = json.loads(_strip_fence(given).strip() or "{}")
+    if not isinstance(given, dict | None):
+        got = cut_line(json.dumps(given, ensure_ascii=False), 100)
+        raise InvalidArgument(f'arguments: expected an object, such as {{"limit": 5}}; got {got}')
+    return given or {}
 
 
 def read_call(name: str, given: Mapping[str, Any]) -> Tool:

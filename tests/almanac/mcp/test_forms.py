@@ -34,6 +34,15 @@ READ: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ),
     ("upcoming", {**ALL, "coins": "['BTC']"}, {**ALL, "coins": ["slug:bitcoin"]}),
     ("upcoming", {**ALL, "coins": ["BTC", None, ""]}, {**ALL, "coins": ["slug:bitcoin"]}),
+    *(
+        ("upcoming", {**ALL, "coins": joined}, {**ALL, "coins": ["slug:bitcoin", "slug:first-sun"]})
+        for joined in (
+            ["BTC,First Sun"],
+            "BTC and First Sun",
+            ["BTC, and First Sun"],
+            "BTC & First Sun",
+        )
+    ),
     ("upcoming", {**ALL, "categories": "token unlock"}, {**ALL, "categories": ["Token Unlock"]}),
     ("upcoming", {"within": "24h"}, {"within": "1d"}),
     ("upcoming", {"within": "2 weeks"}, {}),
@@ -59,6 +68,11 @@ READ: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
         {"since": "7d", "kinds": ["RESCHEDULED", "made exact"]},
         {"since": SINCE, "kinds": ["rescheduled", "made_exact"]},
     ),
+    (
+        "what_changed",
+        {"since": "7d", "kinds": ["rescheduled and cancelled"]},
+        {"since": SINCE, "kinds": ["rescheduled", "cancelled"]},
+    ),
     ("what_changed", {"since": "7d", "kinds": "all"}, {"since": SINCE}),
     (
         "what_changed",
@@ -67,6 +81,7 @@ READ: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ),
     ("coverage", {"as_of": None, "limit": "5"}, {"limit": 5}),
     ("query", {"sql": None, "table": "EVENTS"}, {"table": "events"}),
+    ("query", {"sql": "```sql\nFROM range(3)\n```"}, {"sql": "FROM range(3)"}),
     ("query", {"sql": " FROM range(3) ", "limit": 2.0}, {"sql": "FROM range(3)", "limit": 2}),
 )
 REFUSED: tuple[tuple[str, dict[str, Any], str], ...] = (

@@ -111,6 +111,43 @@ def test_wrong_line_is_refused_and_termination_ends_a_statement(
         subprocess.run(["bash", "-c", ended], check=False, timeout=HANGS_AFTER_S)
 
 
+def test_input_from_a_pipe_is_answered_to_its_end(mcp_file: Path) -> None:
+    """With a byte order mark, blank lines, and arguments in every form."""
+    client = {"name": "raw", "version": "1"}
+    begin = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": client}
+    arguments = ['{"limit": 3}', {"limit": 3}, None, "3", [{"limit": 3}]]
+    messages: list[dict[str, Any]] = [
+        {"id": 0, "method": "initialize", "params": begin},
+        {"method": "notifications/initialized"},
+        *(
+            {
+                "id": number,
+                "method": "tools/call",
+                "params": {"name": "coverage", "arguments": given},
+            }
+            for number, given in enumerate(arguments, 1)
+        ),
+    ]
+    lines = [json.dumps({"jsonrpc": "2.0", **message}) for message in messages]
+    done = subprocess.run(
+        [*ALMANAC, "mcp", "--home", str(mcp_file.parent)],
+        input="\ufeff" + "\n\n \n".join(lines),
+        capture_output=True,
+        env=environment(mcp_file.parent),
+        text=True,
+        timeout=HANGS_AFTER_S,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}
+    assert sorted(answers) == list(range(6))
+    for number in range(1, 4):
+        assert (
+            "isError" not in answers[number]["result"] or not answers[number]["result"]["isError"]
+        )
+    for number in (4, 5):
+        assert "arguments: expected an object" in answers[number]["error"]["message"]
+
+
 def test_without_the_sdk_the_command_says_how_to_install_it(
     mcp_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
