@@ -35,5 +35,7 @@ def mcp(home: HomeOption = None) -> None:
     stop_by_signals(stop)
     try:
         asyncio.run(serve_stdio(toolbox.call))
+    except* BrokenPipeError:
+        pass  # The client left.
     finally:
         toolbox.close()

@@ -73,7 +73,7 @@ def _strip_fence(value: Any) -> Any:
 
 
 def _split_joined(texts: list[str], resolve: Callable[[list[str]], object]) -> list[str]:
-    """Return names. A text that is no name, and has names between commas or `and`, is its parts."""
+    """Return names. An unknown text with a known name beside a comma or `and` is split there."""
 
     def is_name(text: str) -> bool:
         try:
