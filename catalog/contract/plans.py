@@ -50,7 +50,8 @@ class Plan:
     export: bool
 
     def shows(self, field: str) -> bool:
-        return field in self.event_fields
+        """Whether the plan shows an event field; every plan shows a field that no plan names."""
+        return field in self.event_fields or field not in _PRO_FIELDS
 
     def is_at_least(self, other: "Plan") -> bool:
         """Whether this plan is `other` or above it."""

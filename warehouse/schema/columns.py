@@ -227,7 +227,8 @@ def mask(*names: str) -> int:
 
 def mask_shown_fields(plan: Plan) -> int:
     """Return the bitmask of the fields that a plan shows (interface 8.3), whatever their value."""
-    shown = {column for column, wire in WIRE.items() if plan.shows(wire)} - {"impact"}
+    impact = {"impact", "impact_band"}
+    shown = {column for column, wire in WIRE.items() if plan.shows(wire)} - impact
     if plan.impact is not ImpactView.NONE:
         shown.add("impact_band")
     if plan.impact is ImpactView.PRECISE:

@@ -1,11 +1,13 @@
 """A field that is declared only in `columns.py` is in every table and every rule.
 
-A copy of the product declares four fields, and which plans show them. It merges a home whose first
+A copy of the product declares four fields and which plans show them, and a fifth that no plan
+names. It merges a home whose first
 days were merged without the fields: that home is rebuilt, since its tables differ.
 """
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +18,7 @@ from typing import Any, Final
 import pytest
 
 from catalog.contract.plans import PLANS
+from catalog.contract.records import EVENT_FIELDS
 from tests.reading import reading
 from tests.warehouse.normalise.catalog_bodies import PLAIN, csv_body, json_body, json_event
 from warehouse.history.merge import merge
@@ -30,6 +33,7 @@ DECLARED: Final = """\
     EventField("x_doors_at", INSTANT, "When the doors open.", "UTC", wire="xDoorsAt"),
     EventField("x_is_online", "BOOLEAN", "Whether it can be seen from afar.", wire="xIsOnline"),
     EventField("x_seats", "VARCHAR", "How many have a seat.", wire="xSeats", change=None),
+    EventField("x_city", "VARCHAR", "Where that is.", wire="xCity"),
 """
 LINES: Final = {
     "warehouse/schema/columns.py": (
@@ -63,6 +67,7 @@ QUERIES: Final = {
     "x_is_online, x_seats, 'x_venue' IN unknown_fields FROM event_versions ORDER BY ALL",
     "events": "SELECT event_id, x_venue, x_seats, extra FROM events ORDER BY event_id",
     "then": "SELECT event_id, x_venue FROM events_as_of('2026-03-03 12:00') ORDER BY event_id",
+    "on every plan": "SELECT event_id, x_city, 'x_city' IN unknown_fields FROM events ORDER BY ALL",
     "rejects": "SELECT reason FROM rejects",
     "columns": "SELECT table_name, comment FROM duckdb_columns() WHERE column_name = 'x_venue' "
     "AND database_name = current_database() AND schema_name = 'main' ORDER BY table_name",
@@ -72,6 +77,7 @@ NEW: Final = {
     "xDoorsAt": "2026-10-08T18:00:00Z",
     "xIsOnline": "false",
     "xSeats": "900",
+    "xCity": "Faro",
 }
 A, B, C = ({"id": name, **NEW} for name in "abc")
 MOVED: Final[dict[str, Any]] = {**A, "xVenue": "Porto", "xIsOnline": True}
@@ -159,6 +165,10 @@ def test_a_new_field_is_read_compared_and_rejected_as_others(published: Rows) ->
         ["c", "Lisbon", "900", None],
         ["d", None, None, None],
     ]
+    assert published["on every plan"] == [
+        *(["a", "Faro", False], ["b", "Faro", False], ["c", "Faro", False]),
+        ["d", None, True],
+    ]
     assert published["then"] == [["a", "Porto"], ["b", "Lisbon"], ["c", None]]
     assert published["rejects"] == [
         ["xDoorsAt: expected an instant of 1900 to 2200, got 'at seven'"]
@@ -180,6 +190,33 @@ def test_a_field_of_another_type_needs_statements_of_its_own() -> None:
     declared = ("VARCHAR", "BOOLEAN", "TIMESTAMP WITH TIME ZONE")
     own = {field.name for field in FIELDS if field.type not in declared}
     assert own == {"categories", "coins", "impact"}
+
+
+FILES: Final = {
+    "catalog/contract/plans.py": "wire",
+    "catalog/server/catalog_store.py": "name",
+    "catalog/server/store.sql": "name",
+    "catalog/sandbox/world/truth.py": "name",
+    "catalog/sandbox/world/announcements.py": "name",
+    "catalog/sandbox/history.sql": "name",
+    "tests/history/model/observations.py": "name",
+    "tests/warehouse/normalise/catalog_bodies.py": "wire",
+}
+"""The form in which a file of the recipe names a field of the interface."""
+
+
+def test_each_file_of_the_recipe_names_every_field_of_the_interface() -> None:
+    _, _, rest = (ROOT / "CONTRIBUTING.md").read_text().partition("### A field of an event")
+    recipe = rest.partition("###")[0]
+    declared = {field.wire: field for field in FIELDS}
+    undeclared = {*EVENT_FIELDS} - {"id"} - declared.keys()
+    assert not undeclared, f"edit warehouse/schema/columns.py: it lacks {undeclared}"
+    for file, form in FILES.items():
+        text = (ROOT / file).read_text()
+        names = [getattr(declared[wire], form) for wire in EVENT_FIELDS if wire in declared]
+        lacking = [name for name in names if not re.search(rf"\b{name}\b", text)]
+        assert not lacking, f"edit {file}: it lacks {', '.join(lacking)}"
+        assert file in recipe or file.rpartition("/")[0] in recipe, f"CONTRIBUTING.md lacks {file}"
 
 
 def test_the_plans_show_fields_that_are_declared() -> None:
