@@ -12,7 +12,7 @@ import dagster as dg
 from assets.layout import RETRIES, Layout, step_failure
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
-from warehouse.iceberg import STEPS, TABLES, load_named_catalog, push_publication
+from warehouse.iceberg import STEPS, TABLES, IcebergError, push_to_named_catalog
 
 NAME: Final = "iceberg_tables"
 SENSOR: Final = "iceberg"
@@ -36,7 +36,9 @@ def iceberg_tables(layout: Layout, catalog: str) -> dg.AssetsDefinition:
     def asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         home: Home = layout.resource(context, "home")
         try:
-            report = push_publication(home.root, *load_named_catalog(catalog))
+            report = push_to_named_catalog(home.root, catalog)
+        except IcebergError as error:
+            raise dg.Failure(str(error)) from error
         except WarehouseError as error:
             raise step_failure(error) from error
         return dg.MaterializeResult(

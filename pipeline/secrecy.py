@@ -24,7 +24,7 @@ from warehouse.files.storage import (
 
 _SHOWN: Final = 3
 _FOLDERS: Final = re.compile(r"(?<![\w:/.])/(?:[^\s/'\":,;()]+/)+")
-_LOGIN: Final = re.compile(r"//[^/\s:@]*:[^/\s@]*@")
+_LOGIN: Final = re.compile(r"//[^\s'\"]*@")
 
 
 def restrict_new_files() -> None:

@@ -94,10 +94,11 @@ def _proxy(address: SecretStr) -> SecretStr:
     if text.lower() == "none":
         return SecretStr("none")
     url = _parse(text if "://" in text else f"http://{text}")
-    if url is None or url.scheme not in _PROXY_SCHEMES or url.path.strip("/") or url.query:
+    rest = "" if url is None else url.path.strip("/") + url.query + url.fragment
+    if url is None or url.scheme not in _PROXY_SCHEMES or rest:
         raise ValueError(
             "expected the address of a proxy, of the form http://[USER:PASSWORD@]HOST[:PORT]; "
-            f"other schemes are {', '.join(_PROXY_SCHEMES[1:])}"
+            f"other schemes are {', '.join(_PROXY_SCHEMES[1:])}; percent-encode USER and PASSWORD"
         )
     if url.scheme.startswith("socks") and find_spec("socksio") is None:
         raise ValueError("a SOCKS proxy needs the package socksio: pip install 'httpx[socks]'")
@@ -324,8 +325,13 @@ class Settings(BaseSettings):
                 "ALMANAC_CA_FILE or SSL_CERT_FILE: no certificates can be read from it "
                 f"({error.strerror or error}); expected a PEM file."
             ) from None
-        except (ValueError, InvalidURL, ImportError) as error:
-            raise SettingsError(f"HTTPS_PROXY, HTTP_PROXY or ALL_PROXY: {error}.") from None
+        except (ValueError, InvalidURL, ImportError):
+            # The message of the error may have a part of a password.
+            raise SettingsError(
+                "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY or NO_PROXY can't be used; expected "
+                "http://[USER:PASSWORD@]HOST[:PORT], with USER and PASSWORD percent-encoded. A "
+                "SOCKS proxy needs pip install 'httpx[socks]'."
+            ) from None
         return found
 
     @property

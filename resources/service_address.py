@@ -26,12 +26,12 @@ def _normalised(text: str) -> str:
     import httpx
 
     try:
-        url = httpx.URL(text)
-    except httpx.InvalidURL as error:
-        raise ValueError(f"the base address can't be read: {error}") from error
-    if url.scheme not in ("http", "https") or not url.host:
+        url: httpx.URL | None = httpx.URL(text)
+    except httpx.InvalidURL:
+        url = None  # Its message may have a part of a password.
+    if url is None or url.scheme not in ("http", "https") or not url.host:
         raise ValueError("the base address must be of the form https://host[:port][/path]")
-    if url.userinfo or url.query or url.fragment:
+    if "@" in text or url.query or url.fragment:
         raise ValueError("the base address must have no user, query or fragment")
     return str(url)
 

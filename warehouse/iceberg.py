@@ -8,6 +8,7 @@ names the snapshot of each table, so that a reader of several tables never mixes
 second push of the same publication writes nothing. The next push continues a killed one.
 """
 
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 import almanac
+from almanac.errors import AlmanacError
 from almanac.event_steps import list_steps
 from warehouse.errors import WarehouseError
 
@@ -52,6 +54,61 @@ class IcebergReport:
     published_at: datetime
     snapshots: dict[str, int]
     written: tuple[str, ...]
+
+
+_CAUSES: Final = {
+    "authori[sz]|authenticat|credential": "it refuses user, password or token",
+    "refused": "nothing listens at its address",
+    "resolve|not known|translate": "its host is unknown",
+    "timed? ?out": "it does not respond",
+}
+_SECRET_SETTING: Final = re.compile("password|secret|token|credential|key|uri", re.IGNORECASE)
+
+
+class IcebergError(WarehouseError):
+    """The catalog can't be used now. The text has no part of a password."""
+
+
+def push_to_named_catalog(home: str | Path, name: str) -> IcebergReport:
+    """Write the published tables of a home to the catalog of a name, as CATALOG[.NAMESPACE].
+
+    Raises:
+        IcebergError: the catalog can't be found, reached or written.
+        WarehouseError: as `push_publication`, and if pyiceberg is not installed.
+    """
+    try:
+        return push_publication(home, *load_named_catalog(name))
+    except AlmanacError:
+        raise
+    except Exception as error:  # noqa: BLE001  # Each kind of catalog has its own errors.
+        catalog, text = name.partition(".")[0], str(error)
+        found = (words for cause, words in _CAUSES.items() if re.search(cause, text, re.IGNORECASE))
+        shown = "" if _has_secret(text, catalog) else f": {text.splitlines()[0][:200]}"
+        # Without its cause, whose text may have a part of an address with a password.
+        raise IcebergError(
+            f"the Iceberg catalog {catalog!r} can't be used: {next(found, 'it failed')} "
+            f"({type(error).__name__}{shown}). Committed tables stay, and the next push continues. "
+            "Check `.pyiceberg.yaml` or the variables PYICEBERG_CATALOG__…; in an address, "
+            "percent-encode user and password (docs/scale.md)."
+        ) from None
+
+
+def _has_secret(text: str, catalog: str) -> bool:
+    """Return whether a text may have a part of a secret of a catalog's settings."""
+    from pyiceberg.utils.config import Config
+
+    try:
+        settings = Config().get_catalog_config(catalog) or {}
+    except Exception:  # noqa: BLE001  # The file can't be read, so nothing in it is known.
+        return True
+    # An unescaped password can end up in any part of an address.
+    secrets = [
+        re.sub(r"^[\w+.-]+://", "", str(value))
+        for name, value in settings.items()
+        if _SECRET_SETTING.search(name)
+    ]
+    parts = {part for secret in secrets for part in re.split(r"\W+", secret) if part}
+    return not text or any(part in text for part in parts)
 
 
 def load_named_catalog(name: str) -> tuple["Catalog", str]:
@@ -190,5 +247,8 @@ def _list_files(snapshots: Iterable["Snapshot"], io: "FileIO") -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    done = push_publication(sys.argv[1], *load_named_catalog(sys.argv[2]))
+    try:
+        done = push_to_named_catalog(sys.argv[1], sys.argv[2])
+    except AlmanacError as error:
+        sys.exit(f"almanac: {error}")
     sys.stdout.write(f"{done.publication}: {', '.join(done.written) or 'nothing is new'}\n")

@@ -1,5 +1,8 @@
 """A push to an Iceberg catalog: equal rows, one snapshot a publication, kills, expiry."""
 
+import os
+import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
@@ -16,6 +19,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 import almanac
 from almanac.event_steps import list_steps
 from tests.almanac.steps.step_world import FIRST, LAST, StepWorld
+from tests.hangs import HANGS_AFTER_S
 from warehouse.errors import WarehouseError
 from warehouse.iceberg import (
     PUBLICATION,
@@ -182,3 +186,30 @@ def test_without_pyiceberg_the_error_names_the_packages(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "pyiceberg.catalog", None)
     with pytest.raises(WarehouseError, match=r"pip install 'crypto-almanac\[lake\]'"):
         load_named_catalog("team")
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("postgresql+psycopg://Use%@12/Can@ary@127.0.0.1:1/db", "percent-encode user and password"),
+        ("postgresql+psycopg://Use:Can/ary@127.0.0.1:1/db", "percent-encode user and password"),
+        ("postgresql+psycopg://Use:Canary@127.0.0.1:1/db", "nothing listens at its address"),
+        ("https://Use:Can/ary@127.0.0.1:1/x", "percent-encode user and password"),
+        ("http://Use:Canary@127.0.0.1:1/x", "nothing listens at its address"),
+        ("postgresql:Use:Canary", "it failed"),
+    ],
+)
+def test_an_unusable_catalog_is_one_line_without_a_part_of_its_address(
+    tmp_path: Path, address: str, said: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "warehouse.iceberg", str(tmp_path), "team"],
+        env={**os.environ, "PYICEBERG_CATALOG__TEAM__URI": address},
+        capture_output=True,
+        text=True,
+        timeout=HANGS_AFTER_S,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert said in line
+    assert re.search("Use|Can|ary|12", line) is None

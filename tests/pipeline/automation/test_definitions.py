@@ -220,7 +220,7 @@ def test_the_asset_writes_to_the_catalog_of_the_users_configuration(
     with SqlCatalog("team", **options) as catalog, dg.DagsterInstance.ephemeral() as instance:
         # pyiceberg reads its configuration when it is imported.
         configured = {"team": (catalog, "almanac")}
-        monkeypatch.setattr("assets.iceberg_tables.load_named_catalog", configured.__getitem__)
+        monkeypatch.setattr("warehouse.iceberg.load_named_catalog", configured.__getitem__)
         merge(small.settings, instance)
         job = build_definitions(small.settings).resolve_implicit_global_asset_job_def()
         done = job.execute_in_process(instance=instance, asset_selection=[NAME], run_config=QUIET)

@@ -248,7 +248,10 @@ def test_settings_go_before_the_environment(
 
 
 @pytest.mark.parametrize("name", ["ALMANAC_PROXY", "https_proxy"])
-@pytest.mark.parametrize("value", [f"ftp://u:{PASSWORD}@p", f"http://u:{PASSWORD}@p:x/"])
+@pytest.mark.parametrize(
+    "value",
+    [f"ftp://u:{PASSWORD}@p", f"http://u:{PASSWORD}@p:x/", f"http://u:{PASSWORD}/x@p"],
+)
 def test_a_wrong_proxy_is_named_without_its_password(
     name: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """The client against the real sandbox, endpoint by endpoint."""
 
 import json
+import re
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -126,6 +127,13 @@ def test_a_path_before_the_version_is_kept() -> None:
 def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="base address"):
         check_base_url(text)
+
+
+@pytest.mark.parametrize("login", ["u:Canary", "u:Can/ary", "u:Can#ary", "u:Can@ary", "u:1/Canary"])
+def test_no_part_of_a_password_in_an_address_is_shown(login: str) -> None:
+    with pytest.raises(ValueError, match="base address") as raised:
+        check_base_url(f"https://{login}@h.test")
+    assert re.search("Can|ary", str(raised.value)) is None
 
 
 @pytest.mark.parametrize("key", ["", "  ", "two words", "line\nbreak", "schlüssel"])
