@@ -54,9 +54,7 @@ class PlainConsole(Console):
         return ConsoleDimensions(*get_terminal_size(_UNBOUNDED))
 
     def on_broken_pipe(self) -> None:
-        if not self.stderr:
-            super().on_broken_pipe()
-        self.quiet = True  # A lost warning changes no exit code.
+        self.quiet = True  # The command goes on, and ends with its own exit code.
 
     def render_str(self, text: str, **options: Any) -> Text:
         shown = {**options, "emoji": False, "markup": False, "highlight": False}

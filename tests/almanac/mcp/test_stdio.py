@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -146,6 +147,22 @@ def test_input_from_a_pipe_is_answered_to_its_end(mcp_file: Path) -> None:
         )
     for number in (4, 5):
         assert "arguments: expected an object" in answers[number]["error"]["message"]
+
+
+def test_a_client_that_leaves_is_no_error(mcp_file: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [*ALMANAC, "mcp", "--home", str(mcp_file.parent)],
+        input='{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n',
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        env=environment(mcp_file.parent),
+        text=True,
+        timeout=HANGS_AFTER_S,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_without_the_sdk_the_command_says_how_to_install_it(
