@@ -19,7 +19,10 @@ FirstLineOption = Annotated[
 PortOption = Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")]
 HostOption = Annotated[str, typer.Option(help="The address to listen on.")]
 CorsOption = Annotated[
-    list[str] | None, typer.Option(help="An origin whose pages may send requests; repeatable.")
+    list[str] | None,
+    typer.Option(
+        help="An origin whose pages may send requests, such as http://localhost:*; repeatable."
+    ),
 ]
 DirOption = Annotated[
     Path | None,

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
 from starlette.types import Message, Receive, Scope, Send
@@ -19,6 +20,8 @@ from almanac.mcp.toolbox import Toolbox
 from application.web.mirror.mirror import SiteContext
 
 MCP_PATH: Final = "/mcp"
+_PROBED: Final = ("/.well-known/{rest:path}", f"{MCP_PATH}/{{rest:path}}", "/register")
+"""Where clients look for an authorization server, which does not exist."""
 _VERSION: Final = "mcp-protocol-version"
 
 
@@ -35,9 +38,15 @@ class McpRoute:
         self._toolbox.close()
 
     def routes(self) -> list[BaseRoute]:
-        return [Route(path, self, methods=["POST"]) for path in (MCP_PATH, f"{MCP_PATH}/")]
+        return [Route(path, self) for path in (MCP_PATH, f"{MCP_PATH}/")]
+
+    def missing_routes(self) -> list[BaseRoute]:
+        """Return routes that answer 404 also without a key, else clients ask for a login."""
+        return [Route(path, _NotFound()) for path in _PROBED]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] != "POST":
+            raise HTTPException(405, headers={"Allow": "POST"})
         if self._server is None:
             module = await asyncio.to_thread(import_module, "almanac.mcp.server")
             self._server = module.make_server(self._toolbox.call)
@@ -47,6 +56,13 @@ class McpRoute:
         manager = StreamableHTTPSessionManager(self._server, json_response=True, stateless=True)
         async with manager.run():
             await manager.handle_request(*await _read_handshake(scope, receive), send)
+
+
+class _NotFound:
+    """Answers 404 to every method."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        raise HTTPException(404)
 
 
 async def _read_handshake(scope: Scope, receive: Receive) -> tuple[Scope, Receive]:

@@ -77,7 +77,7 @@ class WebSite:
             *self._calendar.routes(),
             *self._mcp.routes(),
         ]
-        routes = [self._guarded(route) for route in found]
+        routes = [*map(self._guarded, found), *self._mcp.missing_routes()]
         default = _BrowserLayer(app, self._place.base_path)
         return Router(routes, default=default, redirect_slashes=False)
 

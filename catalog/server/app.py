@@ -33,7 +33,7 @@ from catalog.server.middleware import (
     RateLimit,
     TimeLimit,
 )
-from catalog.server.request_guard import HostGuard, check_origin
+from catalog.server.request_guard import HostGuard, check_origin, origin_pattern
 from catalog.server.responses import answer_exception
 from catalog.server.routes import ROUTES
 from catalog.server.sql_store import SqlStore
@@ -151,7 +151,7 @@ def _of_requests(layer: Layer) -> Layer:
 def _cors(origins: Sequence[str]) -> Middleware:
     return Middleware(
         CORSMiddleware,
-        allow_origins=origins,
+        allow_origin_regex=origin_pattern(origins),
         allow_methods="*",
         allow_headers="*",
         # For a page of the internet that asks a server on loopback.

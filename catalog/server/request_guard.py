@@ -21,13 +21,15 @@ _PORT: Final = re.compile(r"|[1-9][0-9]{0,4}")
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::([0-9]{1,5}))?")
 _ORIGIN: Final = re.compile(r"(https?)://([^/]+)")
 _PORTS: Final = {"http": "80", "https": "443"}
+_ANY_PORT: Final = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\]):\*")
+_ADVICE: Final = "Start the server with --cors and the origin of the site to allow it."
 
 
 def find_refusal(scope: Scope, origins: Collection[str] = ()) -> Response | None:
     """Return the refusal of a request, by its head alone; None if it may pass.
 
     The loopback names are accepted, with any port. Pages of `origins`, such as
-    `https://app.example`, may send requests, too.
+    `https://app.example` or `http://localhost:*`, may send requests, too.
     """
     headers = Headers(scope=scope)
     hosts, given = headers.getlist("host"), headers.getlist("origin")
@@ -36,10 +38,10 @@ def find_refusal(scope: Scope, origins: Collection[str] = ()) -> Response | None
         return _refusal(400, "Send one Host header, of the form name or name:port.")
     if not is_loopback(host[0]):
         return _refusal(421, f"This server is not known as {host[0]}.")
-    if len(given) == 1 and given[0] in origins:
+    if len(given) == 1 and re.fullmatch(origin_pattern(origins), given[0]):
         return None
     if not all(_is_origin(origin, host) for origin in given):
-        return _refusal(403, "Requests of other sites are refused (Origin).")
+        return _refusal(403, f"Requests of other sites are refused (Origin). {_ADVICE}")
     sites = headers.getlist("sec-fetch-site")
     follows_link = (
         scope["method"] in METHODS
@@ -47,7 +49,7 @@ def find_refusal(scope: Scope, origins: Collection[str] = ()) -> Response | None
         and headers.get("sec-fetch-dest") == "document"
     )
     if not follows_link and not {"same-origin", "none"}.issuperset(sites):
-        return _refusal(403, "Requests of other sites are refused (Sec-Fetch-Site).")
+        return _refusal(403, f"Requests of other sites are refused (Sec-Fetch-Site). {_ADVICE}")
     return None
 
 
@@ -63,11 +65,21 @@ class HostGuard:
         await (refusal or self.app)(scope, receive, send)
 
 
+def origin_pattern(origins: Collection[str]) -> str:
+    """Return a regular expression of the origins, in which `:*` is any port or none."""
+    return (
+        "|".join(re.escape(origin).replace(r":\*", "(:[0-9]{1,5})?") for origin in origins) or "-"
+    )
+
+
 def check_origin(origin: str) -> None:
     """Raise ValueError unless a browser can send this origin.
 
     It has scheme and host in lower case, and a port only if it is not the default of the scheme.
+    The port of a loopback name may be `*`.
     """
+    if _ANY_PORT.fullmatch(origin):
+        return
     found = _ORIGIN.fullmatch(origin)
     host = None if found is None else _split_host(found[2])
     if (
@@ -80,7 +92,8 @@ def check_origin(origin: str) -> None:
     ):
         raise ValueError(
             f"no page has the origin {origin!r}; expected scheme and host, and the port if it is "
-            "not the usual one, such as https://app.example or http://localhost:3000"
+            "not the usual one, such as https://app.example or http://localhost:3000; "
+            "http://localhost:* is every port"
         )
 
 

@@ -66,11 +66,19 @@ def test_own_pages_pass_under_each_name_of_loopback() -> None:
 
 
 def test_a_guarded_server_answers_the_origins_that_it_was_given_alone() -> None:
-    known = "https://app.example"
-    with bare_server(guard=True, options=ServerOptions(cors_origins=[known])) as server:
-        for origin, status in ((known, 200), ("https://evil.example", 403)):
-            site = {"origin": origin, "sec_fetch_site": "cross-site"}
-            assert server.get("/v2/categories", **site).status_code == status
+    known = ("https://app.example", "http://localhost:*")
+    with bare_server(guard=True, options=ServerOptions(cors_origins=known)) as server:
+        for origin in (known[0], "http://localhost:5173", "http://localhost"):
+            answer = server.get("/v2/categories", origin=origin, sec_fetch_site="cross-site")
+            assert answer.status_code == 200
+            assert answer.headers["access-control-allow-origin"] == origin
+        for origin in (
+            "https://evil.example",
+            "http://localhost:1.evil.example",
+            "http://localhost:",
+        ):
+            answer = server.get("/v2/categories", origin=origin, sec_fetch_site="cross-site")
+            assert (answer.status_code, "--cors" in answer.text) == (403, True)
         assert server.get("/healthz", host="evil.example").status_code == 421
     with bare_server() as server:
         assert server.get("/healthz", host="evil.example").status_code == 200
@@ -80,8 +88,9 @@ def test_an_origin_that_no_page_has_is_refused() -> None:
     for origin in (
         *("*", "null", "", "app.example", "https://app.example/", "https://app.example/path"),
         *("https://*.example", "https://app.example:443", "https://App.example", "ftp://a"),
+        *("https://app.example:*", "http://localhost:*/", "http://localhost:8*"),
         *("https://app.example:0", "https://app.example:99999", "https://app.example:080"),
     ):
         with pytest.raises(ValueError, match=r"such as https://app\.example"):
             ServerOptions(cors_origins=(origin,))
-    ServerOptions(cors_origins=("https://app.example", "http://localhost:3000"))
+    ServerOptions(cors_origins=("https://app.example", "http://localhost:3000", "http://[::1]:*"))

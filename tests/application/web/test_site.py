@@ -36,7 +36,14 @@ def test_page_off_loopback_needs_a_key_of_a_full_plan(filled_home: Home, tmp_pat
             assert shown.status_code in (200, 404)
             assert client.get(path, headers={"authorization": "Basic !!"}).status_code == 401
         for path in ("/mcp", "/mcp/"):
-            assert client.post(path).headers["www-authenticate"].startswith("Bearer ")
+            for method in ("POST", "GET", "DELETE"):
+                answer = client.request(method, path)
+                assert answer.status_code == 401
+                assert answer.headers["www-authenticate"].startswith("Bearer ")
+        for name in ("oauth-protected-resource", "oauth-protected-resource/mcp", "x"):
+            assert client.get(f"/.well-known/{name}").status_code == 404
+        assert client.get("/mcp/.well-known/openid-configuration").status_code == 404
+        assert client.post("/register").status_code == 404
         assert post(client).status_code == 401
         assert post(client, headers={"authorization": "Bearer wrong"}).status_code == 401
         assert post(client, auth=("anyone", keys["enterprise"])).status_code == 200
@@ -195,6 +202,10 @@ def test_wrong_requests_are_refused_in_plain_words(client: httpx.Client) -> None
     assert post(client, headers={"host": "evil.example"}).status_code == 421
     assert client.post("/mcp", content=b"{", headers=ACCEPTED).status_code == 400
     assert client.post("/mcp", content=b"x" * 5_000_000, headers=ACCEPTED).status_code == 413
+    read = post(client, {"name": "coverage", "arguments": '{"limit": 1}'}).json()["result"]
+    assert not read.get("isError")
+    wrong = post(client, {"name": "coverage", "arguments": [1]}).json()["error"]
+    assert wrong["message"].startswith("arguments: expected an object")
     message = post(client, {"name": "drop", "arguments": {}}).json()["result"]
     assert message["isError"]
     assert "the tools are upcoming" in message["content"][0]["text"]
