@@ -1,8 +1,11 @@
 """Reads the user's prices, in the long or the wide layout, into arrays of bars and coins."""
 
+import reprlib
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -42,6 +45,16 @@ _LAYOUTS: Final = (
     "expected the columns ts, coin, close and perhaps open, or a timestamp index and one column "
     "of prices per coin"
 )
+_TIME_INDEXES: Final = (pd.DatetimeIndex, pd.PeriodIndex)
+_TIMES: Final = ("date", "datetime", "datetime64", "string", "categorical")
+"""Kinds of an index of Python objects that may be timestamps."""
+_NUMBER_KINDS: Final = (
+    *("string", "floating", "integer", "mixed-integer-float", "decimal", "empty"),
+)
+"""Kinds of columns that may be numbers as they are, or texts of numbers."""
+_NUMBERS: Final = (str, int, float, Decimal, np.integer, np.floating)
+_NEGATIVE_MOST: Final = 0.1
+"""The largest share of values below 0 in a column of prices. Of returns, about half are."""
 _SHOWN: Final = 8
 _MINUTE_US, _HOUR_US = 60_000_000, 3_600_000_000
 _CLOCKS_US: Final = (0, _HOUR_US // 2, _HOUR_US)
@@ -107,6 +120,7 @@ def read_prices(
     that is not a whole bar is left out: one after its last bar, or a bar not over at `now`.
     """
     close, opened = _close_and_open(given, name, coins, tz, unit)
+    _refuse_returns(close, name)
     stamps = np.asarray(close.index.tz_localize(None).to_numpy("datetime64[us]").astype(np.int64))
     fullest = close.iloc[:, close.count().argmax()].notna().to_numpy()
     bar_us = _bar(stamps[fullest], bar, name)
@@ -187,9 +201,10 @@ def _close_and_open(
         frame = frame.reset_index()
     if frame.columns.nlevels > 1:
         raise InvalidArgument(f"{name} has columns of several levels; {_LAYOUTS}")
+    _refuse_repeated(frame, name)
     if "ts" in frame.columns:
         times, frame = frame["ts"], frame.drop(columns="ts")
-    elif unit or isinstance(frame.index, pd.DatetimeIndex | pd.PeriodIndex):
+    elif unit or isinstance(frame.index, _TIME_INDEXES) or frame.index.inferred_type in _TIMES:
         times = frame.index
     else:
         raise InvalidArgument(
@@ -203,6 +218,38 @@ def _close_and_open(
         return found[0], found[1] if len(found) > 1 else None
     _refuse_other_columns(frame, name, coins)
     return _wide(frame, stamps, name), None
+
+
+def _refuse_repeated(frame: pd.DataFrame, name: str) -> None:
+    """Refuse a column that a frame has twice, unless it is not read."""
+    columns = list(map(str, frame.columns))
+    lower = [column.lower() for column in columns]
+    if {"coin", "close"} <= set(lower):
+        columns = [column for column in lower if column in ("ts", "coin", "close", "open")]
+    repeated = pd.Index(columns, dtype=object)
+    repeated = repeated[repeated.duplicated()]
+    if len(repeated):
+        times = columns.count(repeated[0])
+        raise InvalidArgument(
+            f"{name} has the column {repeated[0]!r} {times} times; rename or drop the others. To "
+            "keep the first: frame.loc[:, ~frame.columns.duplicated()]"
+        )
+
+
+def _refuse_returns(prices: pd.DataFrame, name: str) -> None:
+    """Refuse columns of which many values are below 0, and prices of which none is above 0."""
+    values = prices.to_numpy()
+    is_return = (values < 0).sum(axis=0) > _NEGATIVE_MOST * (~np.isnan(values)).sum(axis=0)
+    if is_return.any() or ((values <= 0).any() and not (values > 0).any()):
+        is_wrong = is_return if is_return.any() else (values <= 0).any(axis=0)
+        column = int(is_wrong.argmax())
+        row = int((values[:, column] <= 0).argmax())
+        raise InvalidArgument(
+            f"{name}: {prices.columns[column]!r} has {int((values[:, column] <= 0).sum())} of "
+            f"{len(values)} values that are not above 0, such as {values[row, column]:g} at "
+            f"{prices.index[row].isoformat()}; expected prices. Prices from simple returns: "
+            "(1 + frame.fillna(0)).cumprod()"
+        )
 
 
 def _lower_case(frame: pd.DataFrame) -> dict[str, Any]:
@@ -225,19 +272,8 @@ def _refuse_other_columns(frame: pd.DataFrame, name: str, coins: Coins | None) -
             f"{name} has columns whose names are not texts: {shorten_names(strange)}. A coin may "
             "be called NA, TRUE or 1E5: read the file with names as texts"
         )
-    texts = [c for c in frame.columns if not _holds_numbers(frame[c])]
-    if texts or frame.shape[1] == 0:
-        raise InvalidArgument(
-            f"{name} has columns that are not prices ({shorten_names(texts)}); {_LAYOUTS}"
-        )
-
-
-def _holds_numbers(column: pd.Series) -> bool:
-    """Return whether a column has prices; Python objects may be decimals."""
-    types, kind = pd.api.types, column.dtype
-    if types.is_object_dtype(kind):
-        return types.infer_dtype(column, skipna=True) in ("decimal", "empty")
-    return types.is_numeric_dtype(kind) and not types.is_complex_dtype(kind)
+    if frame.shape[1] == 0:
+        raise InvalidArgument(f"{name} has no column of prices; {_LAYOUTS}")
 
 
 def shorten_names(names: Iterable[Any]) -> str:
@@ -346,26 +382,60 @@ def _long(coin: Any, prices: pd.DataFrame, stamps: pd.DatetimeIndex, name: str) 
             "expected at most one a bar and coin"
         )
     values = np.full(len(times), np.nan)
-    values[place] = _numbers(prices, name)[:, 0]
+    values[place] = _numbers(prices, stamps, name)[:, 0]
     return pd.DataFrame(values.reshape(len(bars), -1), bars, names)
 
 
 def _wide(prices: pd.DataFrame, stamps: pd.DatetimeIndex, name: str) -> pd.DataFrame:
-    wide = pd.DataFrame(_numbers(prices, name), stamps, prices.columns).sort_index()
+    wide = pd.DataFrame(_numbers(prices, stamps, name), stamps, prices.columns).sort_index()
     if wide.index.has_duplicates:
         when = wide.index[wide.index.duplicated()][0]
         raise InvalidArgument(f"{name} has two rows at {when.isoformat()}; expected one a bar")
     return wide
 
 
-def _numbers(prices: pd.DataFrame, name: str) -> Floats:
-    try:
+def _numbers(prices: pd.DataFrame, stamps: pd.DatetimeIndex, name: str) -> Floats:
+    """Return columns of numbers, decimals, or texts of these as prices, `[row, column]`."""
+    read = {
+        place: _read_numbers(prices.iloc[:, place], stamps, name)
+        for place, kind in enumerate(prices.dtypes)
+        if not _is_number(kind)
+    }
+    if not read:
         return np.asarray(prices.to_numpy(np.float64, na_value=np.nan))
-    except (ArithmeticError, LookupError, TypeError, ValueError, pa.ArrowException) as error:
+    columns = [
+        read[place] if place in read else column.to_numpy(np.float64, na_value=np.nan)
+        for place, (_, column) in enumerate(prices.items())
+    ]
+    return np.column_stack(columns)
+
+
+def _is_number(kind: Any) -> bool:
+    types = pd.api.types
+    is_other = types.is_bool_dtype(kind) or types.is_complex_dtype(kind)
+    return types.is_numeric_dtype(kind) and not is_other
+
+
+def _read_numbers(column: pd.Series, stamps: pd.DatetimeIndex, name: str) -> Floats:
+    """Return a column of another type as numbers; an error names the first value that is none."""
+    if pd.api.types.infer_dtype(column, skipna=True) in _NUMBER_KINDS:
+        with suppress(ArithmeticError, LookupError, TypeError, ValueError, pa.ArrowException):
+            return np.asarray(column.to_numpy(np.float64, na_value=np.nan))
+    with explain_errors(f"{name}: column {column.name!r} ({column.dtype})"):
+        objects = column.astype(object)
+        is_number = objects.map(
+            lambda value: isinstance(value, _NUMBERS) and not isinstance(value, bool)
+        )
+        found = pd.to_numeric(objects.where(is_number), errors="coerce").astype(np.float64)
+    if len(wrong := np.flatnonzero(found.isna() & ~objects.isna())):
+        first = int(wrong[0])
+        value = objects.iloc[first]
         raise InvalidArgument(
-            f"{name}: {', '.join(map(repr, map(str, prices.columns[:5])))} has values that are not "
-            f"numbers: {error}"
-        ) from error
+            f"{name}: column {column.name!r} ({column.dtype}) has values that are not numbers: "
+            f"row {first}, at {stamps[first].isoformat()}, has {reprlib.repr(value)}, a "
+            f"{type(value).__name__}. Rows like this: {len(wrong)}; {_LAYOUTS}"
+        )
+    return np.asarray(found)
 
 
 def _timestamps(values: Any, name: str, tz: tzinfo, unit: TimeUnit | None) -> pd.DatetimeIndex:

@@ -88,7 +88,8 @@ def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
             "no event can be used; expected at least one, and more for most tests. Not used: "
             f"{why or 'none: no event passes the filters in the span of the prices'}. "
             f"Names in the prices without a coin: {shorten_names(known.names.unknown)}; with "
-            f"several coins: {shorten_names(tuple(known.names.ambiguous))}."
+            f"several coins: {shorten_names(tuple(known.names.ambiguous))}. Prices that are not "
+            f"above 0, and do not count: {prices.counts['bad_prices']:,}."
         )
     naive_cars = naive_weights.average_units(naive.windows.cumulated[:, -1])
     return Study(

@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC
+from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -82,6 +83,16 @@ class TestForms:
         assert found.counts["bad_prices"] == 3
         assert np.isnan(found.close[3, 0])
 
+    @pytest.mark.parametrize("layout", [lambda frame: frame, long], ids=["wide", "long"])
+    def test_both_layouts_take_the_same_types(self, layout: Any) -> None:
+        whole = wide().round(6)
+        texts = whole.astype(str)
+        for frame in (
+            *(whole.astype(object), texts, texts.astype(object), texts.map(Decimal)),
+            *(whole.set_axis([day.date() for day in DAYS]), whole.set_axis(DAYS.strftime("%F"))),
+        ):
+            assert same(read_prices(layout(frame)), read_prices(whole))
+
     @pytest.mark.parametrize(
         ("given", "message"),
         [
@@ -90,7 +101,14 @@ class TestForms:
             (pd.concat([wide(), wide().iloc[:1]]), "two rows"),
             (pd.concat([long(wide()), long(wide()).iloc[:1]]), "2 rows of"),
             (wide().set_axis(range(80), axis=0), "no timestamps"),
-            (wide().assign(name="x"), "not prices"),
+            (wide().assign(name="x"), "column 'name' .* row 0, at 2026-01-01.*'x', a str"),
+            (wide().assign(c0=True), r"column 'c0' \(bool\) .* has True, a bool"),
+            (long(wide()).assign(close=True), r"column 'close' \(bool\) .* has True, a bool"),
+            (pd.concat([wide(), wide()[["c0"]]], axis=1), "has the column 'c0' 2 times"),
+            (long(wide()).assign(CLOSE=1.0), "has the column 'close' 2 times"),
+            (wide().pct_change(), "'c0' has .* not above 0, such as -.*expected prices"),
+            (long(np.log(wide()).diff()), "not above 0, such as -.*expected prices"),
+            (wide() * 0, "80 of 80 values that are not above 0, such as 0 at 2026-01-01"),
             (wide().set_axis([*DAYS[:-2], DAYS[-2] + HOUR * 5, DAYS[-1]], axis=0), "whole bars"),
             (
                 wide().set_axis(
@@ -101,7 +119,7 @@ class TestForms:
             ("nowhere.csv", "no such file"),
             (42, "int"),
             (long(wide()).iloc[:0], "no rows"),
-            (long(wide()).assign(close="abc"), "'close' has values that are not numbers"),
+            (long(wide()).assign(close="abc"), "'close' .* values that are not numbers: row"),
             # The first of February, or the second of January.
             (
                 wide().set_axis(DAYS.strftime("%d/%m/%Y")).iloc[:1].rename_axis("ts").reset_index(),
