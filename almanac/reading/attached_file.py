@@ -21,7 +21,7 @@ from typing import Any, Final
 import duckdb
 
 from almanac.errors import QueryRefused, WarehouseError
-from almanac.reading.connections import close_within, open_memory
+from almanac.reading.connections import close_within, describe_error, open_memory
 from almanac.reading.named_sql import NO_VALUES, quoted, quoted_text, reading_relation
 from almanac.reading.query_limits import (
     NO_HOOKS,
@@ -205,7 +205,7 @@ def open_published(
             restrict(connection, limits, writable)
     except duckdb.Error as error:
         connection.close()
-        reason = str(error).rstrip("!.")
+        reason = describe_error(error).rstrip("!.")
         raise WarehouseError(
             f"{warehouse} can't be opened: {reason}. If another process writes to it, stop that "
             "process: a warehouse is read-only. If it is damaged, `almanac rebuild` makes it again."
@@ -225,5 +225,12 @@ def explain_query_errors(watch: QueryWatch) -> Iterator[None]:
     except duckdb.Error as error:
         if watch.stopped is not None:
             raise QueryRefused(f"the query was stopped: {watch.stopped}") from error
+        if isinstance(error, duckdb.InternalException | duckdb.FatalException):
+            raise QueryRefused(
+                f"DuckDB can't run this statement: {describe_error(error)}. If a macro such as "
+                "events_as_of has a column of another table as its timestamp, it must be in a "
+                "subquery with one value: SELECT ts, (SELECT count(*) FROM events_as_of(ts)) FROM "
+                "mine. Use db.attach_known for the next event of each row"
+            ) from None
         # The macros explain an error in full; DuckDB's word for it adds nothing.
         raise QueryRefused(str(error).removeprefix("Invalid Input Error: ")) from error

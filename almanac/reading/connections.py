@@ -32,6 +32,11 @@ def open_memory() -> duckdb.DuckDBPyConnection:
     return connection
 
 
+def describe_error(error: duckdb.Error) -> str:
+    """Return the message of an error without DuckDB's stack trace."""
+    return str(error).partition("Stack Trace")[0].strip()
+
+
 def close_within(connection: duckdb.DuckDBPyConnection, grace_s: float) -> None:
     """Close a connection, or leave it open if closing takes longer than `grace_s`.
 

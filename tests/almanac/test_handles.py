@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from traceback import format_exception
 from typing import Any
 
 import pandas as pd
@@ -212,6 +213,20 @@ class TestSqlErrors:
         assert "pragma" not in str(error.value)
         db.register("my_df", my_df)
         assert len(db.sql("FROM my_df")) == 1
+
+    def test_an_internal_error_of_duckdb_is_one_line_with_what_to_use(
+        self, db: almanac.Database
+    ) -> None:
+        with pytest.raises(almanac.QueryRefused, match=r"Use db\.attach_known") as error:
+            db.sql(
+                "SELECT e.event_id FROM (VALUES (TIMESTAMP '2026-03-05')) AS v(t), "
+                "events_as_of(v.t) AS e"
+            )
+        assert "\n" not in str(error.value)
+        assert "Stack Trace" not in "".join(format_exception(error.value))
+        mine = "FROM (VALUES (TIMESTAMP '2026-03-05')) AS mine(ts)"
+        found = db.sql(f"SELECT ts, (SELECT count(*) FROM events_as_of(ts)) AS events {mine}")
+        assert found["events"].tolist() == [20]
 
     def test_a_misspelled_table_names_similar_ones(self, db: almanac.Database) -> None:
         with pytest.raises(almanac.QueryRefused, match="Similar: event_versions"):
