@@ -1,5 +1,6 @@
 """The texts of coins: one form for all doors, and no guess where one stands for several coins."""
 
+import shutil
 import string
 from collections.abc import Iterator
 from datetime import timedelta
@@ -183,8 +184,25 @@ def test_a_text_with_commas_is_a_list(db: almanac.Database) -> None:
         db.resolve("bitcoin,ETH")
 
 
-def test_an_event_is_found_by_its_slug_and_by_its_id_in_any_case(db: almanac.Database) -> None:
+def test_an_event_is_found_by_its_slug_and_by_its_id_in_any_case(
+    db: almanac.Database, file: Path, tmp_path: Path
+) -> None:
     assert db.history(" Bitcoin ").rows() == db.history("bitcoin").rows()
+    copy = Path(shutil.copy(file, tmp_path))
+    copy.chmod(0o600)
+    with duckdb.connect(copy) as connection:
+        connection.execute(
+            "UPDATE state.current_versions SET slug = if(event_id = 'sui', 'sui-listing', 'sand')"
+        )
+    with almanac.open(copy, clock=lambda: NOW) as named:
+        for text in ("sui-listing", "SUI-Listing"):
+            assert [row["event_id"] for row in named.history(text)] == ["sui"]
+        assert [row["event_id"] for row in named.history("SAND")] == ["sand"]
+    with duckdb.connect(copy) as connection:
+        connection.execute("UPDATE state.current_versions SET slug = 'listing'")
+    several = pytest.raises(almanac.InvalidArgument, match="is the slug of 8 events: bitcoin, eth")
+    with almanac.open(copy, clock=lambda: NOW) as named, several:
+        named.history("listing")
     with pytest.raises(almanac.UnknownName, match="no event with the id or slug 'nobody'"):
         db.history("nobody")
     with pytest.raises(almanac.InvalidArgument, match="3 is a int; expected a text"):
