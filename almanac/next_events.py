@@ -344,8 +344,8 @@ def close_bars(
     None is a bar of no length.
 
     Raises:
-        InvalidArgument: a bar closes after the next one opens. The last point may lie in a bar:
-            prices may end with one of the present.
+        InvalidArgument: a bar closes after the next one opens. The last point may lie in a bar that
+            is not over: prices may end with one of the present.
     """
     known_us = opened.microseconds
     if bar is not None:
@@ -357,19 +357,20 @@ def close_bars(
         close_us = plain.to_numpy().view(np.int64)
         is_fixed = isinstance(bar, timedelta)
         known_us = np.minimum(close_us, known_us + bar // US) if is_fixed else close_us
-    _refuse_overlaps(opened, known_us)
     # What will be known at the close of the running bar is not known yet.
-    return TimestampColumn(known_us, opened.is_known & (known_us <= (now - ORIGIN) // US))
+    is_over = known_us <= (now - ORIGIN) // US
+    _refuse_overlaps(opened, known_us, is_over)
+    return TimestampColumn(known_us, opened.is_known & is_over)
 
 
-def _refuse_overlaps(opened: TimestampColumn, known_us: Any) -> None:
+def _refuse_overlaps(opened: TimestampColumn, known_us: Any, is_over: Any) -> None:
     opens = np.unique(opened.microseconds[opened.is_known])
     places = np.searchsorted(opens, opened.microseconds, "right")
     # A local time that the clocks skip is a microsecond before the next.
-    is_over = opened.is_known & (places < len(opens) - 1)
-    is_over &= known_us > np.append(opens, 0)[places] + 1
-    if is_over.any():
-        row = int(np.argmax(is_over))
+    overlaps = opened.is_known & (places < len(opens) - ~is_over)
+    overlaps &= known_us > np.append(opens, 0)[places] + 1
+    if overlaps.any():
+        row = int(np.argmax(overlaps))
         at, close, following = (
             np.datetime64(int(us), "us")
             for us in (opened.microseconds[row], known_us[row], opens[places[row]])

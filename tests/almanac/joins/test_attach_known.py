@@ -356,7 +356,7 @@ class TestFeatures:
         assert list(early.next_event_id) == ["moved", "moved", "day"]
 
     def test_a_bar_that_is_not_over_has_no_answer_yet(self, db: almanac.Database) -> None:
-        opens = pd.DatetimeIndex([NOW - timedelta(hours=1), NOW - timedelta(minutes=59)])
+        opens = pd.DatetimeIndex([NOW - timedelta(hours=1), NOW])
         found = db.features(opens, "1h", "terra")
         assert list(found.events_ahead.isna()) == [False, True]
         assert list(found.known_at.notna()) == [True, True]
@@ -400,8 +400,8 @@ class TestFeatures:
             with pytest.raises(almanac.InvalidArgument, match=r"2026-03-01.*tz_convert"):
                 db.features(opens, "1d", "terra")
             assert (db.features(opens, "1d", "terra", as_of="bar_open")["known_at"] == opens).all()
-        with_now = [*pd.date_range(at(1), at(8)), at(8, 9)]
-        assert db.features(with_now, "1d", "terra")["known_at"].iloc[-2] == at(9)
+        with_now = [*pd.date_range(at(12), at(20)), at(20, 11)]
+        assert db.features(with_now, "1d", "terra")["known_at"].iloc[-2] == at(21)
 
     def test_the_index_stays_as_it_was_given(self, db: almanac.Database) -> None:
         opens = pd.DatetimeIndex(["2026-03-09 05:00", "2026-03-09 05:00", "2026-03-08"])
