@@ -1,6 +1,6 @@
 """`python -m bench.growth`: what a day costs after 10, 100, 365 and 1,000 days of exports.
 
-A home lands exports without a merge and merges them at once, up to each number of days. Then it
+A home lands exports without a merge and merges them together, up to each number of days. Then it
 takes some days one by one, as `bench.peers` does: it lands the export and a pull of the
 cancellations, and merges. Times are of the processor, in all threads: other work on the machine
 affects them least. A second home has ten days of a million events (`--large 0` leaves it out).
