@@ -3,8 +3,7 @@
 `make` runs this with the Python that the environment will have; it needs only the standard library.
 Packages that are already installed are recognised by hashes, without a network. The environment is
 created again if a change was interrupted (by a kill or a full disk), if it was moved, or if its
-Python changed. If two
-processes run this, the second waits.
+Python changed. If two processes run this, the second waits.
 """
 
 import fcntl

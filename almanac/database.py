@@ -162,7 +162,7 @@ class Database(EventQueries, Joins):
 
         The index of a pandas frame becomes its first columns, with the names of its levels, unless
         it is the number of the row (integers without a name). A level without a name is `ts` if it
-        has timestamps, else `index`, or `level_0` and so on of several.
+        has timestamps, else `index`, or `level_` and its number.
 
         Raises:
             InvalidArgument: the warehouse has a table of this name, it is not a frame, two columns
@@ -258,8 +258,7 @@ class Database(EventQueries, Joins):
         Entry is the event's date, as known at entry, less `lead`. An event enters if it was then
         known, scheduled, not missing, and had that date; it enters once. Later changes have no
         effect: bar 0 stays the bar of that date, and an event that is cancelled later stays. No bar
-        counts that starts before the entry. All rules and
-        formulas: docs/backtests.md.
+        counts that starts before the entry. All rules and formulas: docs/backtests.md.
 
         Args:
             prices: a frame (pandas, Polars, Arrow), or a Parquet or CSV file: `ts`, `coin`,

@@ -3,8 +3,7 @@ step.
 
 An as-of join on coin and timestamp, in any engine, gives the same columns. Each coin has at most
 one step per timestamp, since engines pick any of several rows. A step is made at the first pull,
-and where
-knowledge changes, an event comes within the horizon, or one begins.
+and where knowledge changes, an event comes within the horizon, or one begins.
 """
 
 from collections.abc import Mapping, Sequence

@@ -66,10 +66,10 @@ class EventQueries:
             coins: slugs, tickers, names or pairs; events that are linked to any of them.
             categories: names; events that have any of them.
             window: from and to of the event date; either may be None. The last day is included; a
-                bound with a time is exclusive. A bound without a
-                zone is compared with the calendar days of events as it stands. An event whose
-                date is a period is included if the period overlaps the window; a deadline is the
-                end of a period that began when the event was first seen.
+                bound with a time is exclusive. A bound without a zone is compared with the calendar
+                days of events as it stands. An event whose date is a period is included if the
+                period overlaps the window; a deadline is the end of a period that began when the
+                event was first seen.
             status: `scheduled`, `cancelled`, `withdrawn`, several of them, or `all`.
             min_impact: the least score, 0 to 10, or a band such as `High`. Where the plan shows
                 only a band, the whole band must reach it; an unknown score does not.

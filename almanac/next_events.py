@@ -2,8 +2,8 @@
 
 For a coin, the answer stays the same until knowledge changes, an event comes within the horizon, or
 one begins. The steps are built once; each row then looks up its step. DuckDB's ASOF join picks any
-row if
-several have the same timestamp (duckdb issue 25536). Here each key has one step for a timestamp.
+row if several have the same timestamp (duckdb issue 25536). Here each key has one step for a
+timestamp.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

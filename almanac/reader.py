@@ -38,7 +38,7 @@ def prepare_frame(frame: Any, name: str) -> Any:
 
     The index of a pandas frame becomes its first columns, unless it is the number of the row:
     integers without a name. A level without a name is `ts` if it has timestamps, else `index`, or
-    `level_0` and so on of several. A Series is a frame of one column. A source that can be read
+    `level_` and its number. A Series is a frame of one column. A source that can be read
     once, such as an Arrow reader, is read into a table.
     """
     libraries = {kind.__module__.partition(".")[0] for kind in type(frame).__mro__}

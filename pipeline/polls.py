@@ -78,8 +78,7 @@ class PollInputs:
 
     `spans` counts the known events by first and last date, `last_pulls` has the last complete pull
     of each row. The `missing` events were absent from a complete pull, and no look-up has confirmed
-    this yet. Until
-    `push_until` push brings the changes, and polls only look for the rest.
+    this yet. Until `push_until` push brings the changes, and polls only look for the rest.
     """
 
     plan: Plan

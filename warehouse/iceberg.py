@@ -216,8 +216,7 @@ def _expire_snapshots(table: "Table", before_ms: float) -> None:
     use.
 
     A file that is not in a snapshot is not in later snapshots either. So it is enough to compare
-    with the oldest
-    remaining snapshot, and with the tagged and branched ones.
+    with the oldest remaining snapshot, and with the tagged and branched ones.
     """
     ordered = sorted(table.snapshots(), key=lambda snapshot: snapshot.sequence_number)
     named = {reference.snapshot_id for reference in table.refs().values()}

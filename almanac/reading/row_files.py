@@ -255,7 +255,7 @@ def escape_fields(rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
     `\n`, `\r`.
 
     NULL stays NULL, which is written as `\N`: a text cannot look like it. Characters that act on a
-    terminal get their escapes in the file (`without_acting_characters`).
+    terminal get their escapes in the file (`escape_control_characters`).
     """
     columns = []
     for number, name in enumerate(rows.columns, 1):

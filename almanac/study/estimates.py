@@ -130,7 +130,7 @@ def compute_figures(
 def compute_headline(
     returns: Returns, windows: Windows, options: Draws, weights: Weights | None = None
 ) -> Verdict:
-    """Return the headline alone, as `figures_of` chooses it."""
+    """Return the headline alone, as `compute_figures` chooses it."""
     weights = weights or weigh_equally(len(windows.zero))
     calendar, _ = _flip_days(returns, windows, options, weights)
     if np.isfinite(calendar.p):

@@ -1,4 +1,4 @@
-"""The filters that lists of events and of changes share, in the words of every door.
+"""The filters that lists of events and of changes share.
 
 `coins`, `categories`, `min_impact` and `q` mean the same on each page, in its CSV and JSON, and in
 the calendar. Lists are separated by commas.

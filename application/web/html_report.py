@@ -175,8 +175,7 @@ def post_digest(settings: Settings, home: Home, now: datetime, **filters: Any) -
     """Post the changes since the last post with these filters; return its period and summary.
 
     The period ends with the last publication, so the next post includes a day without a post.
-    Return None
-    if nothing was published since the last post.
+    Return None if nothing was published since the last post.
 
     Raises:
         SettingsError: no address is set, or it can't be used.

@@ -6,15 +6,13 @@
     standard   Standard Webhooks: headers of its own, `v1,<base64>` over `<id>.<t>.<raw body>`
 
 The service signs in the form `hex` or `t,v1`. A receiver tells the form from the shape of the
-header: no
-value has two shapes. While a secret rotates, several values are joined by a comma, in `standard` by
-a space.
+header: no value has two shapes. While a secret rotates, several values are joined by a comma, in
+`standard` by a space.
 
 A signature can't be moved to another form. `hex` and `base64` are one signature in two spellings;
 the others sign another message. There is one exception: the signed message of `t,v1`, which is
 `<t>.` and the body, would also be valid as a body signed as `hex`. So every form refuses a body
-that begins
-like the signed message of another form. A JSON object never does.
+that begins like the signed message of another form. A JSON object never does.
 
 Times are UTC, durations seconds.
 """

@@ -61,11 +61,10 @@ class Sandbox:
     """A running, conforming server over a synthetic catalog. Each seed is one world.
 
     If `now` is None, the sandbox runs with the wall clock; a set time stands still until it is
-    advanced. `state_dir` keeps
-    keys, endpoints, deliveries and usage over restarts; None is a folder that is removed at the
-    end. `push` is how webhooks are sent and retried. `export_interval_s` is the least time between
-    two exports of any key; None is a minute for keys that were made, and no limit for the fixed
-    keys.
+    advanced. `state_dir` keeps keys, endpoints, deliveries and usage over restarts; None is a
+    folder that is removed at the end. `push` is how webhooks are sent and retried.
+    `export_interval_s` is the least time between two exports of any key; None is a minute for keys
+    that were made, and no limit for the fixed keys.
     """
 
     def __init__(

@@ -2,8 +2,7 @@
 
 A store is one state of the history of a catalog: versions of events with the times at which they
 became known, ranks of coins, categories and cancellations. The present is queried in the same way
-as a past time. The
-sandbox and the mirror use the same store over different files.
+as a past time. The sandbox and the mirror use the same store over different files.
 """
 
 from collections.abc import Sequence

@@ -105,9 +105,8 @@ class SqlStore:
 
     Keys are exclusive: rows strictly after them. `identity` differs between catalogs and between
     states of a catalog. A position in one feed is meaningless in a feed with another `feed_id`.
-    `order` is a
-    table with
-    `seq`, `event_id` and `version` that gives the feed another order than that of publication.
+    `order` is a table with `seq`, `event_id` and `version` that gives the feed another order than
+    that of publication.
     """
 
     def __init__(

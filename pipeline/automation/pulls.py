@@ -182,8 +182,7 @@ def decide_resume(
     """Decide whether to resume a daily pull, or the rest of a backfill.
 
     Deferred polls are not resumed here, since the poll plan includes them. `last` returns the
-    history
-    of a job.
+    history of a job.
     """
     oldest = at_service - ABANDONED_AFTER
     daily = [pull for pull in deferrals if pull.work == "daily" and pull.resume_at > oldest]

@@ -346,8 +346,8 @@ class Health:
     `at` is the machine's time, `service_at` the service's, `ahead_s` their difference if known.
     `pending` batches wait for a merge, the first since `waiting_since`. The files of `damaged`
     batches were altered; the `outdated` Parquet files lack the last publication. `unreadable` is
-    why the
-    published file can't be read. `mirror` is whether a mirror runs, None without its folder.
+    why the published file can't be read. `mirror` is whether a mirror runs, None without its
+    folder.
     """
 
     at: datetime

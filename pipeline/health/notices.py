@@ -4,8 +4,7 @@
     the post
 
 The file is written after the receiver accepted the post, so that the next call repeats a refused
-post. An
-address may contain a token, so no error and no log shows it.
+post. An address may contain a token, so no error and no log shows it.
 """
 
 from collections.abc import Mapping

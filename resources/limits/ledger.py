@@ -81,10 +81,10 @@ class Allowance:
     """The row of a key.
 
     `tokens` is the number of tokens at `at_ns`, the time of the last request. No request is sent
-    before
-    `held_until_ns`, and no export before `export_at_ns`. `used` is the service's count of the month
-    and what was sent since, `own` is what this machine sent. `resets_at` is in seconds since 1970
-    by the service's clock. `rate_per_s` and `burst` are what the service states, 0 if nothing.
+    before `held_until_ns`, and no export before `export_at_ns`. `used` is the service's count of
+    the month and what was sent since, `own` is what this machine sent. `resets_at` is in seconds
+    since 1970 by the service's clock. `rate_per_s` and `burst` are what the service states, 0 if
+    nothing.
     """
 
     tokens: float = 0.0

@@ -294,8 +294,7 @@ class Limiter:
 
         The count includes the request of `permit`; later requests are added. The service's count
         may already include some later requests, and may lack earlier requests in transit. So a
-        lower count than ours is
-        adopted only if the request was alone.
+        lower count than ours is adopted only if the request was alone.
         """
         is_of_month, is_first = _is_of_month(permit, state), state.allowed == UNKNOWN
         since = 0 if permit is None else max(0, state.own - permit.own)

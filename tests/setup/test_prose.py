@@ -14,6 +14,7 @@ FAULTS = [
     *("The name is that of the table.", "A pull finds one that was lost.", "Whoever reads waits."),
     *("The body of an answer is kept.", "They are words of a command.", "See Dagster's pages."),
     *("A kill is no harm.", "It waits for the lock of the home.", "What ends is started again."),
+    "Every door shows it.",
     "It " + "waits and " * 45 + "ends.",
 ]
 FINE = [
@@ -34,11 +35,13 @@ def test_planted_phrases_are_found_on_their_lines_and_code_and_plain_sentences_a
     page.write_text("\n\n".join((*FAULTS, *FINE, "```sh", "at once", "```")), "utf-8")
     lines = [f'    return f"{{x}} of X. {text}"' for text in (*FAULTS, *FINE)]
     code = ["def f(x: int) -> str:", *lines, 'KINDS = ("instants", "at once")', ""]
-    module.write_text("\n".join(code), "utf-8")
+    code += ["def g():", '    """It ends', "    here. `dead_name` was renamed."]
+    module.write_text("\n".join([*code, '    """', ""]), "utf-8")
     found = check(page, module)
     assert found.returncode == 1
     count = len(FAULTS)
-    for path, numbers in ((page, range(1, 2 * count, 2)), (module, range(2, count + 2))):
+    in_module = (*range(2, count + 2), len(code) - 1, len(code))
+    for path, numbers in ((page, range(1, 2 * count, 2)), (module, in_module)):
         on = re.findall(rf"^{re.escape(str(path))}:(\d+): ", found.stdout, re.MULTILINE)
         assert set(map(int, on)) == set(numbers)
 

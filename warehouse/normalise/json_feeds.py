@@ -1,6 +1,6 @@
 """The pages of each feed as rows: lists, single look-ups, cancellations, deliveries.
 
-`delivery_head` reads the head of a delivery alone, for the receiver.
+`read_delivery_head` reads the head of a delivery alone, for the receiver.
 """
 
 from collections.abc import Callable, Iterable

@@ -16,7 +16,7 @@ _INTRODUCTION = """# Data dictionary
 Generated from `columns.py`, `tables.py` and `views.py` of `warehouse/schema`.
 
 Use this page to look up a table, macro or view of the schema `main` of `warehouse.duckdb`. Every
-timestamp is UTC; `ts` of a macro is `as_of` of other doors. The file has the same texts:
+timestamp is UTC; `ts` of a macro is `as_of` of commands and pages. The file has the same texts:
 `SELECT * FROM duckdb_columns()`.
 
 ## Questions

@@ -48,7 +48,7 @@ class KnownVersion(Record, frozen=True, kw_only=True):
     known_to: Annotated[_Time | None, "When a later version replaced it, UTC."]
     status: Annotated[_Status, "The state of the event."]
     cancelled_at: Annotated[_Time | None, "When the event was cancelled, UTC."]
-    kinds: Annotated[tuple[str, ...], "The kinds of the change, such as `moved_later`."]
+    kinds: Annotated[tuple[str, ...], "The kinds of the change, such as `rescheduled`."]
     changed_fields: Annotated[tuple[str, ...], "Shown fields that differ from the version before."]
     event: Annotated[Event | None, "The event. Null if it has no date."]
 

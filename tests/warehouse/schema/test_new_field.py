@@ -1,8 +1,8 @@
 """A field that is declared only in `columns.py` is in every table and every rule.
 
 A copy of the product declares four fields and which plans show them, and a fifth that no plan
-names. It merges a home whose first
-days were merged without the fields: that home is rebuilt, since its tables differ.
+names. It merges a home whose first days were merged without the fields: that home is rebuilt, since
+its tables differ.
 """
 
 import json
