@@ -1,15 +1,14 @@
 """The history of a synthetic world in the tables of a published warehouse, in memory.
 
-A month is written when it is requested, after the months before it: versions are in the order in
-which they became known, which is the order of the feed. A later version of an event is written with
-the month in which it becomes known. Ranks are written for the days that a request can show.
+The versions of the events announced until a time are made once. Those that become known until then
+are inserted in the order in which they became known, which is the order of the feed; later ones
+wait in a table. Ranks are written for the days that a request can show.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+import subprocess
+import sys
+from collections.abc import Iterable
 from datetime import datetime
-from operator import itemgetter
 from tempfile import NamedTemporaryFile
 from threading import Lock
 from typing import Any, Final
@@ -17,23 +16,21 @@ from typing import Any, Final
 import duckdb
 import msgspec
 
-from catalog.sandbox.world.dates import DAY_S, find_month, to_seconds
-from catalog.sandbox.world.lifecycle import CANCELLED, Life, generate_lives, pause_garbage_collector
+from catalog import ServerError
+from catalog.sandbox.world import version_lines
+from catalog.sandbox.world.dates import DAY_S, find_month, month_start_s, to_seconds
 from catalog.sandbox.world.roster import Roster
 from catalog.sandbox.world.truth import CATEGORIES
 from catalog.server.sql_store import SqlStore, read_statements
 
 _SQL: Final = read_statements("catalog.sandbox", "history.sql")
 _MAKE: Final = (
-    *("attach", "make_event_versions", "make_index", "make_coins", "make_coin_snapshots"),
-    *("make_internal", "make_coin_absences", "make_event_coins", "make_categories"),
-    *("make_cancellations", "make_batches"),
+    *("attach", "make_event_versions", "make_index", "make_waiting_versions", "make_coins"),
+    *("make_coin_snapshots", "make_internal", "make_coin_absences", "make_event_coins"),
+    *("make_categories", "make_cancellations", "make_batches"),
 )
-_NAMES: Final = {category.id: category.name for category in CATEGORIES}
-_in_order: Final = itemgetter("known_from", "event_id", "version")
-_MONTHS_AT_ONCE: Final = 12
-"""Bounds the memory that a span of months needs."""
-Row = dict[str, Any]
+_MONTHS_ALONE: Final = 12
+"""A process makes so many months sooner than a second one starts."""
 
 
 def open_tables() -> duckdb.DuckDBPyConnection:
@@ -46,7 +43,10 @@ def open_tables() -> duckdb.DuckDBPyConnection:
 
 
 def insert(
-    connection: duckdb.DuckDBPyConnection, statement: str, rows: Iterable[Row], **values: Any
+    connection: duckdb.DuckDBPyConnection,
+    statement: str,
+    rows: Iterable[dict[str, Any]],
+    **values: Any,
 ) -> None:
     """Insert rows, whose times are seconds. As JSON, since pyarrow imports pandas for each list."""
     with NamedTemporaryFile(suffix=".json") as file:
@@ -55,15 +55,19 @@ def insert(
         connection.execute(_SQL[statement], {"file": file.name, **values})
 
 
+def release_versions(connection: duckdb.DuckDBPyConnection, until: float) -> None:
+    """Insert the waiting versions that become known before a time."""
+    for name in ("insert_versions", "keep_waiting_versions"):
+        connection.execute(_SQL[name], {"until": until})
+
+
 class SandboxHistory:
     """The world of a seed and pace, written until the months that were requested."""
 
     def __init__(self, seed: int, pace: float) -> None:
         self._roster = Roster(seed)
         self._pace = pace
-        self._waiting: defaultdict[int, list[Row]] = defaultdict(list)
         self._next_month = 0
-        self._versions = 0
         self._days: set[int] = set()
         self._lock = Lock()
         self._connection = open_tables()
@@ -81,13 +85,8 @@ class SandboxHistory:
         seconds = to_seconds(now)
         month, day = find_month(seconds), seconds // DAY_S
         with self._lock:
-            with ThreadPoolExecutor(1) as pool:  # DuckDB inserts while the next rows are made.
-                written = [
-                    pool.submit(insert, self._connection, "insert_versions", rows)
-                    for rows in self._list_versions(month + 1)
-                ]
-            for future in written:
-                future.result()
+            if self._next_month <= month:
+                self._add_months(month + 1)
             for each in {day - 1, day} - self._days:
                 ranks = [
                     {"coin": coin.slug, "rank": rank, "tracked": coin.tracked_on(each)}
@@ -98,45 +97,32 @@ class SandboxHistory:
                 self._days.add(each)
         return self._store
 
-    def _list_versions(self, end: int) -> Iterator[list[Row]]:
-        """Yield the versions of the next months until one, of some months at a time."""
-        while self._next_month < end:
-            with pause_garbage_collector():
-                rows: list[Row] = []
-                for month in range(self._next_month, min(self._next_month + _MONTHS_AT_ONCE, end)):
-                    for life in generate_lives(month, self._roster, self._pace):
-                        for row in list_life_versions(life):
-                            self._waiting[find_month(row["known_from"])].append(row)
-                    rows += sorted(self._waiting.pop(month, ()), key=_in_order)
-                    self._next_month = month + 1
-                for row in rows:
-                    self._versions += 1
-                    row["published_seq"] = self._versions
-            yield rows
-
-
-def list_life_versions(life: Life) -> Iterator[Row]:
-    """Yield the versions of a life as rows of `insert_versions` without `published_seq`."""
-    content: Row = {**life[0].delta}
-    ends = [*(moment.at for moment in life[1:]), None]
-    before = life[0].status
-    for place, (at, kinds, status, delta) in enumerate(life):
-        changed: list[str] = []
-        if place:
-            changed = [*delta, "status"] if status != before else [*delta]
-            content.update(delta)
-        if status == CANCELLED:
-            changed.append("cancelled_at")
-        before = status
-        yield {
-            **content,
-            "event_id": content["id"],
-            "version": place + 1,
-            "known_from": at,
-            "known_to": ends[place],
-            "status": status,
-            "cancelled_at": at if status == CANCELLED else None,
-            "change_kinds": kinds,
-            "changed_fields": changed,
-            "categories": [_NAMES[id_] for id_ in content["categories"]],
-        }
+    def _add_months(self, end: int) -> None:
+        """Make the events announced until a month, and insert what becomes known before it."""
+        months = range(self._next_month, end)
+        with NamedTemporaryFile(suffix=".json") as file, NamedTemporaryFile() as other:
+            if len(months) <= _MONTHS_ALONE:
+                version_lines.write_version_lines(file, months, self._roster, self._pace)
+            else:
+                words = (self._roster.seed, self._pace, *months[1::2])
+                beside = subprocess.Popen(
+                    [sys.executable, "-P", "-m", version_lines.__name__, *map(str, words)],
+                    stdout=other,
+                    start_new_session=True,  # Ctrl-C is for the parent alone.
+                )
+                try:
+                    version_lines.write_version_lines(file, months[::2], self._roster, self._pace)
+                    if code := beside.wait():
+                        raise ServerError(
+                            f"The process that makes half of the sandbox's catalog ended with code "
+                            f"{code}. Nothing is lost; start the sandbox again."
+                        )
+                finally:
+                    beside.kill()
+            file.flush()
+            self._connection.execute("SET threads = 2")
+            files = {"file": [file.name, other.name]}
+            self._connection.execute(_SQL["add_waiting_versions"], files)
+            release_versions(self._connection, month_start_s(end))
+            self._connection.execute("SET threads = 1")
+        self._next_month = end

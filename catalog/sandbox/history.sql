@@ -1,7 +1,8 @@
 -- The tables of a published warehouse that the store of a server reads, for a synthetic history.
 -- They are in memory, in an attached database `published`.
 --
---     make_… → insert_coins → insert_categories → (insert_versions, insert_ranks, insert_absences)*
+--     make_… → insert_coins → insert_categories
+--     (add_waiting_versions → insert_versions → keep_waiting_versions)*, insert_ranks*, insert_absences*
 
 -- name: attach
 -- Once.
@@ -61,17 +62,21 @@ CREATE TABLE published.cancellations (
 -- Grain: one row per pull. Empty: nothing is pulled.
 CREATE TABLE published.batches (feed VARCHAR, status VARCHAR, observed_at TIMESTAMPTZ)
 
--- name: insert_versions
--- Once per span of months, in their order. Times are seconds since 1970.
-INSERT INTO published.event_versions BY NAME
+-- name: make_waiting_versions
+-- Grain: one row per version that becomes known after the months that are inserted.
+CREATE TABLE published.waiting_versions AS
+SELECT * EXCLUDE (unknown_fields, published_seq) FROM published.event_versions
+
+-- name: add_waiting_versions
+-- Once per span of months, in their order. Times of files are seconds since 1970.
+INSERT INTO published.waiting_versions BY NAME
 SELECT
     * REPLACE (
         to_timestamp(known_from) AS known_from, to_timestamp(known_to) AS known_to,
         to_timestamp(cancelled_at) AS cancelled_at, to_timestamp(date) AS date,
         to_timestamp(date_end) AS date_end, to_timestamp(last_verified_at) AS last_verified_at,
         to_timestamp(created_at) AS created_at, to_timestamp(updated_at) AS updated_at
-    ),
-    []::VARCHAR[] AS unknown_fields
+    )
 FROM read_json($file, format = 'newline_delimited', columns = {
     event_id: 'VARCHAR', version: 'INTEGER', known_from: 'BIGINT', known_to: 'BIGINT',
     status: 'VARCHAR', cancelled_at: 'BIGINT', change_kinds: 'VARCHAR[]',
@@ -79,8 +84,26 @@ FROM read_json($file, format = 'newline_delimited', columns = {
     displayed_date: 'VARCHAR', date: 'BIGINT', date_end: 'BIGINT', date_type: 'VARCHAR',
     is_estimated: 'BOOLEAN', categories: 'VARCHAR[]', coins: 'VARCHAR[]', impact: 'DOUBLE',
     impact_summary: 'VARCHAR', source_url: 'VARCHAR', snapshot_url: 'VARCHAR',
-    last_verified_at: 'BIGINT', created_at: 'BIGINT', updated_at: 'BIGINT', published_seq: 'BIGINT'
+    last_verified_at: 'BIGINT', created_at: 'BIGINT', updated_at: 'BIGINT'
 })
+
+-- name: insert_versions
+-- After add_waiting_versions.
+INSERT INTO published.event_versions BY NAME
+SELECT
+    *,
+    []::VARCHAR[] AS unknown_fields,
+    (SELECT count(*) FROM published.event_versions)
+        + row_number() OVER (ORDER BY known_from, event_id, version) AS published_seq
+FROM published.waiting_versions
+WHERE known_from < to_timestamp($until)
+ORDER BY published_seq
+
+-- name: keep_waiting_versions
+-- After insert_versions. A DELETE would keep the memory.
+CREATE OR REPLACE TABLE published.waiting_versions AS
+FROM published.waiting_versions
+WHERE known_from >= to_timestamp($until)
 
 -- name: insert_coins
 -- Once.

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Any
 
-from catalog.sandbox.history import insert, open_tables
+from catalog.sandbox.history import insert, open_tables, release_versions
 from catalog.sandbox.world.dates import DAY_S, to_seconds
 from catalog.server.catalog_store import StoredEvent
 from catalog.server.sql_store import SqlStore
@@ -72,20 +73,15 @@ class TimedStore:
                 if shown != (known.events.get(event_id), known.cancelled.get(event_id)):
                     _add(rows.setdefault(event_id, []), at, event_id, *shown)
             known = found
-        ordered = sorted(
-            (row for versions in rows.values() for row in versions),
-            key=lambda row: (row["known_from"], row["event_id"], row["version"]),
-        )
-        for place, row in enumerate(ordered, start=1):
-            row["published_seq"] = place
         versions = [
             {
                 name: to_seconds(value) if isinstance(value, datetime) else value
                 for name, value in row.items()
             }
-            for row in ordered
+            for row in chain.from_iterable(rows.values())
         ]
-        insert(self.connection, "insert_versions", versions)
+        insert(self.connection, "add_waiting_versions", versions)
+        release_versions(self.connection, to_seconds(datetime.max.replace(tzinfo=UTC)))
         self.sql = SqlStore(self.connection, identity="small", feed_id="small")
 
 
