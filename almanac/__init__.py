@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from almanac.audit.report import Audit
     from almanac.coins import Coin
-    from almanac.database import Database
-    from almanac.database import open_database as open
-    from almanac.errors import (
+    from almanac.core.errors import (
         AlmanacError,
         AmbiguousCoin,
         InvalidArgument,
@@ -26,6 +24,8 @@ if TYPE_CHECKING:
         UnknownName,
         WarehouseError,
     )
+    from almanac.database import Database
+    from almanac.database import open_database as open
     from almanac.events import Coverage
     from almanac.history_replay import Change, Replay, replay
     from almanac.results import Result

@@ -15,11 +15,11 @@ from difflib import get_close_matches
 from typing import Any, Final
 from unicodedata import normalize
 
-from almanac.errors import AmbiguousCoin, InvalidArgument, UnknownName
+from almanac.core.errors import AmbiguousCoin, InvalidArgument, UnknownName
+from almanac.core.statements import Statements
 from almanac.reader import Reader
-from almanac.reading.named_sql import NamedStatements
 
-_SQL = NamedStatements("almanac")
+_SQL = Statements("almanac")
 PREFIXES: Final = ("slug:", "symbol:", "ticker:", "name:")
 """The marks of a coin text."""
 _LISTED_MAX: Final = 5

@@ -38,8 +38,8 @@ from almanac.console import (
     interruptible,
     warnings,
 )
-from almanac.errors import AlmanacError
-from almanac.safe_text import accept_any_text, open_missing_streams
+from almanac.core.errors import AlmanacError
+from almanac.core.text import accept_any_text, open_missing_streams
 
 if TYPE_CHECKING:
     from almanac.reading.query_limits import QueryLimits

@@ -30,8 +30,11 @@ from almanac.console import (
     show_steps,
     warnings,
 )
+from almanac.core.errors import InvalidArgument
+from almanac.core.files import replace_file
+from almanac.core.text import count_noun, fit_encoding, json_text
+from almanac.core.timestamps import refuse_ambiguous_time
 from almanac.digest import LISTED, compute_digest, format_digest
-from almanac.errors import InvalidArgument
 from almanac.events import read_min_impact
 from almanac.reader import Reader, find_file
 from almanac.reading.attached_file import connected, run_sql
@@ -40,11 +43,9 @@ from almanac.reading.row_files import (
     FileFormat,
     names_a_stream,
     refuse_part_of_home,
-    replace_file,
+    resolve_target,
     write_answer,
 )
-from almanac.safe_text import count_noun, fit_encoding, json_text
-from almanac.timestamps import refuse_ambiguous_time
 
 
 def locate_warehouse(home: Path | None) -> Path:
@@ -471,7 +472,7 @@ def export(
         with output.open("ab") as stream:
             stream.write(feed.content)
     else:
-        with replace_file(output) as staged:
+        with replace_file(resolve_target(output), is_durable=False) as staged:
             staged.write_bytes(feed.content)
     if as_json:
         found = {"file": str(output), "events": feed.events, "total": feed.total}

@@ -21,8 +21,8 @@ from rich.progress import Progress, Task, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
 from rich.text import Text
 
-from almanac.errors import InvalidArgument
-from almanac.safe_text import fit_encoding, format_cell, plain, plain_line
+from almanac.core.errors import QUERY_INTERRUPTED, InvalidArgument
+from almanac.core.text import fit_encoding, format_cell, plain, plain_line
 from almanac.user_files import local_path
 
 __all__ = ["Column", "Table"]
@@ -33,8 +33,6 @@ EXIT_INTERRUPTED: Final = 130
 SHOWN_MAX: Final = 10_000_000
 """Most characters in rows that are shown; laying out a table of two million takes a second."""
 INTERRUPTED: Final = "interrupted. Finished work is kept; run the command again to resume."
-_QUERY_INTERRUPTED: Final = "Query interrupted"
-"""Text of the RuntimeError that DuckDB raises if a signal interrupts a query."""
 _UNBOUNDED: Final = (1_000_000, 25)
 """Columns and lines where there is no terminal."""
 _NAME_PARTS: Final = re.compile(r"[^_]*_+|[^_]+")
@@ -101,7 +99,7 @@ def interruptible() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if str(error) != _QUERY_INTERRUPTED and not isinstance(error.__cause__, KeyboardInterrupt):
+        if str(error) != QUERY_INTERRUPTED and not isinstance(error.__cause__, KeyboardInterrupt):
             raise
         raise KeyboardInterrupt from error
 

@@ -1,14 +1,24 @@
 """The public database object: each question of an analyst is a method."""
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime, tzinfo
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from almanac import coins as coin_names
 from almanac.coins import Coin
-from almanac.errors import InvalidArgument, UnknownName
+from almanac.core.errors import InvalidArgument, UnknownName
+from almanac.core.statements import Statements
+from almanac.core.timestamps import (
+    Duration,
+    TimestampLike,
+    TimeUnit,
+    read_zone,
+    refuse_ambiguous_time,
+    to_python_number,
+    utc_now,
+)
 from almanac.events import (
     Basis,
     Coins,
@@ -21,28 +31,15 @@ from almanac.events import (
 from almanac.history_replay import Replay
 from almanac.joins import Joins
 from almanac.reader import CoinTexts, Publication, Reader, find_file
-from almanac.reading.named_sql import NamedStatements
 from almanac.reading.query_limits import QueryLimits
 from almanac.results import Result
-from almanac.timestamps import (
-    Duration,
-    TimestampLike,
-    TimeUnit,
-    read_zone,
-    refuse_ambiguous_time,
-    to_python_number,
-)
 from almanac.user_files import local_path, read_table
 
 if TYPE_CHECKING:
     from almanac.audit.report import Audit
     from almanac.study.report import Study
 
-_SQL = NamedStatements("almanac")
-
-
-def _machine_clock() -> datetime:
-    return datetime.now(UTC)
+_SQL = Statements("almanac")
 
 
 def open_database(
@@ -51,7 +48,7 @@ def open_database(
     *,
     follow: bool = True,
     limits: QueryLimits | None = None,
-    clock: Callable[[], datetime] = _machine_clock,
+    clock: Callable[[], datetime] = utc_now,
     coins_are: CoinTexts = "any",
     trust_clock: bool = False,
 ) -> "Database":

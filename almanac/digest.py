@@ -7,7 +7,18 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from almanac.coins import resolve_slugs
-from almanac.errors import InvalidArgument, QueryRefused
+from almanac.core.errors import InvalidArgument, QueryRefused
+from almanac.core.statements import Statements
+from almanac.core.text import (
+    cut_line,
+    escape_markdown,
+    escape_mrkdwn,
+    format_number,
+    json_text,
+    make_web_address,
+    plain,
+)
+from almanac.core.timestamps import TimestampLike
 from almanac.events import (
     Coins,
     MinImpact,
@@ -20,17 +31,6 @@ from almanac.events import (
     resolve_categories,
 )
 from almanac.reader import Reader
-from almanac.reading.named_sql import NamedStatements
-from almanac.safe_text import (
-    cut_line,
-    escape_markdown,
-    escape_mrkdwn,
-    format_number,
-    json_text,
-    make_web_address,
-    plain,
-)
-from almanac.timestamps import TimestampLike
 
 TITLES: Final = {
     "cancelled": "Cancelled",
@@ -53,7 +53,7 @@ _DATED: Final = frozenset({"rescheduled", "made_exact", "made_estimated"})
 _FIELDS_HIDDEN: Final = {"displayed_date": "date", "source_url": "source", "snapshot_url": "source"}
 _OF_THE_DATE: Final = frozenset({"date", "date_end", "date_type", "displayed_date", "is_estimated"})
 _OF_THE_SCORE: Final = frozenset({"impact", "impact_band"})
-_SQL = NamedStatements("almanac")
+_SQL = Statements("almanac")
 
 
 Rows = Sequence[dict[str, Any]]

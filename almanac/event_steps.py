@@ -13,6 +13,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from almanac.core.statements import Statements
+from almanac.core.timestamps import ORIGIN, US
 from almanac.next_events import (
     Flags,
     KnownStates,
@@ -22,10 +24,8 @@ from almanac.next_events import (
     find_next_events,
 )
 from almanac.reader import Reader
-from almanac.reading.named_sql import NamedStatements
-from almanac.timestamps import ORIGIN, US
 
-_SQL: Final = NamedStatements("almanac")
+_SQL: Final = Statements("almanac")
 _HORIZON: Final = timedelta(days=7)
 """The default of `attach_known`."""
 _LAST_US: Final = (datetime(9999, 12, 31, tzinfo=UTC) - ORIGIN) // US

@@ -8,11 +8,9 @@ from difflib import get_close_matches
 from typing import Any, Final, Literal
 
 from almanac.coins import Coin, resolve_slugs
-from almanac.errors import FutureTime, InvalidArgument, QueryRefused, UnknownName
-from almanac.reader import Reader
-from almanac.reading.named_sql import NamedStatements
-from almanac.results import Result
-from almanac.timestamps import (
+from almanac.core.errors import FutureTime, InvalidArgument, QueryRefused, UnknownName
+from almanac.core.statements import Statements
+from almanac.core.timestamps import (
     Duration,
     TimestampLike,
     include_day,
@@ -22,6 +20,8 @@ from almanac.timestamps import (
     read_past_time,
     read_timestamp,
 )
+from almanac.reader import Reader
+from almanac.results import Result
 
 Estimated = Literal["include", "drop", "only"]
 Basis = Literal["observed", "claimed"]
@@ -41,7 +41,7 @@ _LEAST: Final = {name.lower(): least for least, name in BANDS}
 _MOST: Final = 10
 STALE_AFTER: Final = timedelta(hours=36)
 """A home is pulled each day; data whose last pull is older is stale."""
-_SQL = NamedStatements("almanac")
+_SQL = Statements("almanac")
 
 
 class EventQueries:

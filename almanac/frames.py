@@ -11,8 +11,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from almanac.errors import InvalidArgument
-from almanac.timestamps import ORIGIN, US, TimeUnit, read_timestamp
+from almanac.core.errors import InvalidArgument
+from almanac.core.timestamps import ORIGIN, US, TimeUnit, read_timestamp
 from almanac.user_files import explain_errors
 
 Kind = Literal["pandas", "polars", "arrow"]

@@ -16,13 +16,13 @@ from types import MappingProxyType
 from typing import Any, Final, Self
 
 from almanac.coins import resolve_slugs
-from almanac.errors import InvalidArgument
+from almanac.core.errors import InvalidArgument
+from almanac.core.statements import Statements
+from almanac.core.timestamps import TimestampLike
 from almanac.events import KINDS, Coins, Names, check_observed, read_choices, read_known_at
 from almanac.reader import Reader, find_file
-from almanac.reading.named_sql import NamedStatements
-from almanac.timestamps import TimestampLike
 
-_SQL = NamedStatements("almanac")
+_SQL = Statements("almanac")
 _BATCH: Final = 10_000
 KnownEvent = Mapping[str, Any]
 """A version of an event: the columns of `event_versions` that were known then, in UTC."""

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from almanac.coins import Coin, LabelledCoins, resolve_coins, resolve_slugs
-from almanac.errors import InvalidArgument
+from almanac.core.errors import InvalidArgument
+from almanac.core.statements import Statements
+from almanac.core.timestamps import ORIGIN, US, Duration, TimestampLike, TimeUnit, read_duration
 from almanac.events import (
     Coins,
     MinImpact,
@@ -19,9 +21,7 @@ from almanac.events import (
     resolve_categories,
 )
 from almanac.reader import Reader
-from almanac.reading.named_sql import NamedStatements
 from almanac.results import Result
-from almanac.timestamps import ORIGIN, US, Duration, TimestampLike, TimeUnit, read_duration
 from almanac.user_files import explain_errors
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _MONTHS: Final = re.compile(r"\s*([1-9]\d?)\s*mo(?:nths?)?\s*")
 Symbols = str | Iterable[str] | Mapping[str, str | Coin]
 Unknown = Literal["raise", "ignore"]
 AsOfEach = TimestampLike | Literal["each"]
-_SQL = NamedStatements("almanac")
+_SQL = Statements("almanac")
 
 
 class Joins:

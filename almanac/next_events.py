@@ -20,12 +20,12 @@ import pyarrow.compute as pc
 
 from almanac import frames
 from almanac.coins import LabelledCoins, explain_unknown_coin, resolve_texts
-from almanac.errors import InvalidArgument
+from almanac.core.errors import InvalidArgument
+from almanac.core.statements import Statements
+from almanac.core.timestamps import ORIGIN, US, TimeUnit
 from almanac.frames import TimestampColumn
 from almanac.reader import Reader
-from almanac.reading.named_sql import NamedStatements
 from almanac.streams import Stream
-from almanac.timestamps import ORIGIN, US, TimeUnit
 
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -120,7 +120,7 @@ WATCHED_AGE: Final = timedelta(days=2)
 """How long after a pull the absence of an event still shows that none was listed (see
 `Coverage.covers`)."""
 _DAY_US: Final = timedelta(days=1) // US
-_SQL = NamedStatements("almanac")
+_SQL = Statements("almanac")
 _OF_EVENT: Final = {
     "next_event_id": "event_id",
     "next_event_title": "title",

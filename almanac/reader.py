@@ -11,16 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 import duckdb
 
-from almanac.errors import InvalidArgument, QueryRefused, WarehouseError
+from almanac.core.connections import close_within
+from almanac.core.errors import InvalidArgument, QueryRefused, WarehouseError
+from almanac.core.statements import NO_VALUES, Statements, distinct_names, quoted
+from almanac.core.timestamps import utc_now
 from almanac.reading.attached_file import connect, explain_query_errors
-from almanac.reading.connections import close_within
-from almanac.reading.named_sql import (
-    NO_VALUES,
-    NamedStatements,
-    distinct_names,
-    quoted,
-    reading_relation,
-)
+from almanac.reading.query_check import reading_relation
 from almanac.reading.query_limits import NO_HOOKS, USUAL_LIMITS, QueryLimits, QueryWatch
 from almanac.results import Result
 from almanac.user_files import local_path
@@ -104,7 +100,7 @@ def _refuse_same(columns: Sequence[Any], name: str) -> None:
 
 CoinTexts = Literal["any", "slug"]
 """The meaning of coin texts: slugs, tickers or names, or slugs alone."""
-_SQL = NamedStatements("almanac")
+_SQL = Statements("almanac")
 _Rows = TypeVar("_Rows")
 _Made = TypeVar("_Made")
 FILE: Final = "warehouse.duckdb"
@@ -164,7 +160,7 @@ class Reader:
         tz: tzinfo = UTC,
         follow: bool = True,
         limits: QueryLimits | None = None,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], datetime] = utc_now,
         coins_are: CoinTexts = "any",
         trust_clock: bool = False,
     ) -> None:

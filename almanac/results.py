@@ -12,14 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, overload
 
 from rich.cells import cell_len
 
-from almanac.errors import InvalidArgument, UnknownName
-from almanac.safe_text import (
-    count_noun,
-    format_cell,
-    format_table,
-    render_html,
-    shorten,
-)
+from almanac.core.errors import InvalidArgument, UnknownName
+from almanac.core.text import count_noun, format_cell, format_table, render_html, shorten
 from almanac.user_files import local_path
 
 if TYPE_CHECKING:

@@ -1,11 +1,9 @@
 """Reads and writes rows in batches: Parquet, CSV, Arrow readers and datasets."""
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import pyarrow as pa
@@ -13,7 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from almanac.errors import InvalidArgument
+from almanac.core.errors import InvalidArgument
+from almanac.core.files import replace_file
 from almanac.user_files import PARQUET, TEXT, CsvFile, local_path, open_parquet
 
 SLICE_ROWS: Final = 1_000_000
@@ -129,19 +128,13 @@ def write_parquet(tables: Iterable[pa.Table], schema: pa.Schema, target: Path) -
     It has its name only once it is complete, and then replaces a file of this name.
     """
     rows = 0
-    with TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
-        part = Path(folder) / target.name
-        try:
-            with part.open("wb") as file:
-                with pq.ParquetWriter(file, schema) as writer:
-                    for table in tables:
-                        writer.write_table(table, row_group_size=max(1, table.num_rows))
-                        rows += table.num_rows
-                file.flush()
-                os.fsync(file.fileno())
-        except pa.ArrowException as error:
-            raise InvalidArgument(f"{target} was not written: {error}") from error
-        part.replace(target)
+    try:
+        with replace_file(target) as staged, pq.ParquetWriter(staged, schema) as writer:
+            for table in tables:
+                writer.write_table(table, row_group_size=max(1, table.num_rows))
+                rows += table.num_rows
+    except pa.ArrowException as error:
+        raise InvalidArgument(f"{target} was not written: {error}") from error
     return rows
 
 

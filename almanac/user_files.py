@@ -16,7 +16,8 @@ from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from almanac.errors import AlmanacError, InvalidArgument
+from almanac.core.errors import AlmanacError, InvalidArgument
+from almanac.core.files import own_folder
 from almanac.reading.csv_file import (
     CHUNK_BYTES,
     RECORD_BYTES,
@@ -25,7 +26,6 @@ from almanac.reading.csv_file import (
     RecordReader,
     read_chunks,
 )
-from almanac.reading.temporary_files import own_folder
 
 if TYPE_CHECKING:
     import duckdb
@@ -140,7 +140,7 @@ class CsvFile:
         """
         import pyarrow as pa
 
-        from almanac.reading.connections import open_memory
+        from almanac.core.connections import open_memory
 
         with explain_errors(self._path), self._source() as source, open_memory() as connection:
             if self._read(source, connection, "true") is None:
@@ -158,7 +158,7 @@ class CsvFile:
         """
         import pyarrow as pa
 
-        from almanac.reading.connections import open_memory
+        from almanac.core.connections import open_memory
 
         broken: list[str] = []
 

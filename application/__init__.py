@@ -1,4 +1,4 @@
-"""Programs for people: command line, pages, calendar, mirror, report and webhook receiver.
+"""Programs for people: command line, pages, report, mirror and webhook receiver.
 
 cli/          the commands
 web/          pages, report, calendar, MCP over HTTP; the mirror is in web/mirror

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from almanac.console import people, show_rows, show_steps, warnings
-from almanac.safe_text import escape_json
+from almanac.core.progress import show_progress
+from almanac.core.text import escape_json
 from resources import waits
-from warehouse import merge_progress
 
 if TYPE_CHECKING:
     from warehouse.batch_problems import BatchProblem
@@ -37,7 +37,7 @@ def show_merge_progress(title: str) -> Iterator[None]:
         def show(phase: str, done: int, total: int) -> None:
             step(f"{title}: {phase} {done:,} of {total:,} ...")
 
-        with merge_progress.show_progress(show):
+        with show_progress(show):
             yield
 
 

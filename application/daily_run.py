@@ -16,7 +16,7 @@ from uuid import uuid4
 import dagster as dg
 import duckdb
 
-from almanac.errors import AlmanacError
+from almanac.core.errors import QUERY_INTERRUPTED, AlmanacError, WarehouseError
 from assets.event_changes import MERGED_TAG
 from assets.feed_day import USUAL
 from assets.metadata import REFOLD_NOTES, RESUMES_AT
@@ -30,7 +30,6 @@ from pipeline.settings import Settings
 from resources.session import LazySession, pull
 from resources.waits import report
 from warehouse.batch_problems import BatchProblem, list_new_problems
-from warehouse.errors import QUERY_INTERRUPTED, WarehouseError
 from warehouse.history.merge import merge
 from warehouse.history.warehouse_file import read_records
 from warehouse.home import Home

@@ -25,12 +25,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from almanac.core.errors import WarehouseError
 from catalog.contract.errors import BodyTooLarge, BodyTooSlow
 from catalog.contract.signatures import SignatureRejected, Verifier
 from catalog.server.body_limit import BODY_WITHIN_S, BodyReader
 from pipeline.settings import Settings, SettingsError
 from resources.inbox import Inbox
-from warehouse.errors import WarehouseError
 from warehouse.history.merge import merge
 from warehouse.home import Home
 

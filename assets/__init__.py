@@ -1,1 +1,1 @@
-"""Dagster assets and checks, each a few lines that call a plain function."""
+"""Dagster assets, their checks and metadata."""

@@ -9,11 +9,13 @@ import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from datetime import date
+from glob import escape
 from typing import Final
 
 import dagster as dg
 import duckdb
 
+from almanac.core.errors import WarehouseError
 from assets.landed import LANDED, DayResults, log_day_results, summarise_days
 from assets.landed_calendar import NAME as LANDED_CALENDAR
 from assets.layout import WAREHOUSE_POOL, Layout, day_asset, list_run_days, step_failure
@@ -27,7 +29,6 @@ from assets.metadata import (
 )
 from assets.polled import POLLED
 from resources.session import LazySession
-from warehouse.errors import WarehouseError
 from warehouse.files.documents import put_note, read_note
 from warehouse.history.merge import MergeReport, merge
 from warehouse.history.partitions import CHANGES as CHANGES
@@ -35,7 +36,6 @@ from warehouse.history.partitions import CHANGES_COLUMNS, partition_name
 from warehouse.history.warehouse_file import hash_tables, hash_views, read_published, read_records
 from warehouse.home import Home
 from warehouse.schema.tables import EVENT_VERSIONS
-from warehouse.sql import literal
 
 ONE_ROW_PER_VERSION: Final = "one_row_per_version"
 FEW_REJECTS: Final = "few_rejects"
@@ -138,7 +138,7 @@ def _check_day(
     path = home.parquet.path(partition_name(day.isoformat()))
     rows = different = others = 0
     if path.exists():  # Days without a new version have none.
-        facts = {"file": literal(path), "day": day}
+        facts = {"file": escape(str(path)), "day": day}
         ((rows, different, others),) = connection.execute(SQL["check_day_file"], facts).fetchall()
     records = read_records(home.warehouse, since=day, until=day).values()
     added, arrived, rejected = (

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import dagster as dg
 
+from almanac.core.errors import WarehouseError
 from assets.layout import RETRIES, Layout, step_failure
-from warehouse.errors import WarehouseError
 from warehouse.home import Home
 from warehouse.iceberg import STEPS, TABLES, IcebergError, push_to_named_catalog
 

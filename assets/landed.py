@@ -16,7 +16,9 @@ from typing import Any, Final
 
 import dagster as dg
 
-from almanac.safe_text import plain_line
+from almanac.core.errors import WarehouseError
+from almanac.core.text import plain_line
+from almanac.core.timestamps import utc_now
 from assets.feed_day import FROM_INBOX, NEVER_PULLED, USUAL, DayNotLanded, FeedDay, pull_or_reuse
 from assets.layout import (
     CATALOG_POOL,
@@ -35,8 +37,6 @@ from resources.request_log import DeferredPulls, RefusedFeed, RefusedFeeds, make
 from resources.session import NOT_IN_PLAN, LazySession
 from resources.waits import listening
 from warehouse.batch_problems import list_landed_problems
-from warehouse.clock import utc_now
-from warehouse.errors import WarehouseError
 from warehouse.home import Home
 from warehouse.landing.batches import FORMAT, Feed, parse_feed
 from warehouse.landing.landing import Landing

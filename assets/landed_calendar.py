@@ -12,6 +12,7 @@ import dagster as dg
 import duckdb
 from pydantic import Field
 
+from almanac.core.errors import WarehouseError
 from assets.landed import GROUP
 from assets.layout import CATALOG_POOL, Layout, step_failure, without_beta_warnings
 from assets.metadata import (
@@ -28,7 +29,6 @@ from resources.errors import CatalogError, Defer
 from resources.scopes import find_day_start, month_key
 from resources.session import LazySession
 from warehouse.batch_problems import list_landed_problems
-from warehouse.errors import WarehouseError
 from warehouse.files.documents import put_note, read_note
 from warehouse.home import Home
 from warehouse.landing.batches import FORMAT

@@ -13,8 +13,9 @@ from typing import Any, Final
 import dagster as dg
 import duckdb
 
+from almanac.core.statements import Statements
+from almanac.core.text import cut_line, plain_line
 from almanac.events import KINDS
-from almanac.safe_text import cut_line, plain_line
 from assets.feed_day import FeedDay, read_feed_day
 from resources.calendar_backfill import Backfill
 from resources.session import FeedPull
@@ -33,7 +34,6 @@ from warehouse.schema.columns import (
     Column,
 )
 from warehouse.schema.tables import Table
-from warehouse.sql import Statements
 
 SQL: Final = Statements(__package__)
 ROWS: Final = 5

@@ -13,6 +13,7 @@ from typing import Any, Final
 import dagster as dg
 from pydantic import Field
 
+from almanac.core.errors import WarehouseError
 from assets.layout import CATALOG_POOL, Layout, step_failure
 from assets.metadata import LANDED_COLUMNS, column_schema, log_problems, poll_metadata
 from resources.errors import CatalogError, Defer
@@ -20,7 +21,6 @@ from resources.request_log import DeferredPulls, make_deferral_note
 from resources.scopes import PollWindow, near_window
 from resources.session import CatalogSession, FeedPull, LazySession, Poll, poll
 from warehouse.batch_problems import list_landed_problems
-from warehouse.errors import WarehouseError
 from warehouse.home import Home
 from warehouse.landing.batches import FORMAT, Feed
 

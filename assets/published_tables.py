@@ -16,7 +16,8 @@ from typing import Any, Final
 import dagster as dg
 import duckdb
 
-from almanac.safe_text import plain_line
+from almanac.core.errors import WarehouseError
+from almanac.core.text import plain_line
 from assets.event_changes import CHANGES, code_version, record_other_days
 from assets.landed_calendar import read_backfilled, record_months
 from assets.layout import WAREHOUSE_POOL, Layout, step_failure
@@ -27,7 +28,6 @@ from assets.metadata import (
     merge_metadata,
     table_preview,
 )
-from warehouse.errors import WarehouseError
 from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.queries import connected

@@ -1,4 +1,5 @@
-"""Dagster definitions of a home, and what they share with the command line.
+"""Dagster definitions of a home, and the settings, session and health that programs share with
+them.
 
     automation/  Dagster's jobs, schedule and sensors
     health/      freshness, gaps, deferred work, quota; alerts

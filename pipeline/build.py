@@ -14,6 +14,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from almanac.core.timestamps import utc_now
 from assets.event_changes import event_changes
 from assets.landed import landed_assets
 from assets.landed_calendar import landed_calendar
@@ -33,7 +34,6 @@ from resources.limits.ledger import Work
 from resources.service_address import check_base_url
 from resources.service_clock import MAX_SKEW, NOTABLE, ServiceClock, read_saved_clock, service_time
 from resources.session import NEAR_DAYS, LazySession
-from warehouse.clock import utc_now
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 

@@ -8,11 +8,11 @@ from typing import Annotated, Final, Literal
 import dagster as dg
 from pydantic import BeforeValidator, ConfigDict, Field
 
+from almanac.core.timestamps import utc_now
 from pipeline.build import build_definitions, make_layout
 from pipeline.home_location import locate_home
 from pipeline.settings import read_settings
 from resources.service_clock import service_time
-from warehouse.clock import utc_now
 
 _EXECUTORS: Final[Mapping[str, dg.ExecutorDefinition | None]] = {
     "in_process": dg.in_process_executor,

@@ -2,8 +2,8 @@
 
 import logging
 
+from almanac.core.errors import WarehouseError
 from pipeline.settings import Settings, read_settings
-from warehouse.errors import WarehouseError
 from warehouse.home import Home
 
 log = logging.getLogger(__name__)

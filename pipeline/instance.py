@@ -13,8 +13,8 @@ import dagster as dg
 from sqlalchemy import Engine, event
 from sqlalchemy.exc import DBAPIError
 
+from almanac.core.errors import WarehouseError
 from assets.layout import Layout
-from warehouse.errors import WarehouseError
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 

@@ -106,7 +106,7 @@ def remove_secrets(settings: Settings, text: str) -> str:
 
 def _open_files(settings: Settings) -> list[Path]:
     """Return the paths that others can read, of the state and of a home with a stamp."""
-    from warehouse.errors import WarehouseError
+    from almanac.core.errors import WarehouseError
     from warehouse.home import Home
 
     home, roots = Home(settings.home), [settings.state]

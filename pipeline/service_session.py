@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import SecretStr
 
-from almanac.reading.temporary_files import own_folder
+from almanac.core.files import own_folder
+from almanac.core.timestamps import utc_now
 from catalog.contract.plans import PLANS, Plan
 from pipeline.home_location import locate_home, restore_home
 from pipeline.settings import Settings, SettingsError
@@ -33,7 +34,6 @@ from resources.redaction import Redactor
 from resources.request_log import ReportedUsage, RequestLog, last_usage
 from resources.service_clock import ServiceClock
 from resources.session import CatalogSession, report_price
-from warehouse.clock import utc_now
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 

@@ -33,7 +33,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict, sources
 
-from almanac.errors import AlmanacError
+from almanac.core.errors import AlmanacError
 from almanac.user_files import local_path
 from catalog.contract import constants
 from resources.service_address import check_base_url, check_key

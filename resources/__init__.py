@@ -1,4 +1,4 @@
-"""The code that calls the service, as plain classes.
+"""The code that talks to the service: HTTP client, rate and quota, pulls, webhook inbox.
 
     limits/     rate and quota: arithmetic, the ledger on disk, the limiter of a machine
     http/       the client: one request, one page, one list, one download; start at client.py

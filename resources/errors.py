@@ -22,7 +22,7 @@ the objects that it refers to.
 from datetime import datetime, timedelta
 from typing import ClassVar, Final, Literal
 
-from almanac.errors import AlmanacError
+from almanac.core.errors import AlmanacError
 from resources.response import ResponseHead
 
 NotDataKind = Literal["html", "json", "text", "empty", "bare_header"]

@@ -20,11 +20,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final, Literal
 
+from almanac.core.errors import WarehouseError
+from almanac.core.files import sync
 from catalog.contract.plans import PLANS
 from resources.request_log import last_usage
-from warehouse.errors import DamagedBatch, WarehouseError
+from warehouse.errors import DamagedBatch
 from warehouse.files.locks import hold_lock
-from warehouse.files.storage import Storage, sync
+from warehouse.files.storage import Storage
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest, Pull, Scope, parse_feed
 from warehouse.normalise.json_feeds import DeliveryHead, read_delivery_head

@@ -16,6 +16,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 
+from almanac.core.errors import WarehouseError
 from catalog.contract.constants import COINS_LIMIT_MAX, EVENTS_LIMIT_MAX
 from catalog.contract.plans import Plan, Window, find_plan_window
 from resources.errors import (
@@ -31,7 +32,6 @@ from resources.limits.limiter import Limiter
 from resources.request_log import DeferredPulls, ReportedUsage, RequestLog, make_deferral_note
 from resources.scopes import PollWindow, count_pages, near_window
 from resources.waits import report
-from warehouse.errors import WarehouseError
 from warehouse.landing.batches import Feed
 from warehouse.landing.landing import Landing
 from warehouse.queries import Activity, read_activity

@@ -14,8 +14,8 @@ from math import ceil
 from random import SystemRandom
 from typing import Final, TypeVar
 
+from almanac.core.timestamps import utc_now
 from resources.errors import CatalogError, RetryLater
-from warehouse.clock import utc_now
 
 T = TypeVar("T")
 NOTICED_S: Final = 2.0

@@ -9,8 +9,8 @@ from typing import Any
 
 import duckdb
 
+from almanac.core.connections import open_memory
 from almanac.reading.attached_file import attach_published
-from almanac.reading.connections import open_memory
 from warehouse.home import Home
 
 _numbers = count(1)

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from almanac.reading.named_sql import statements_in
+from almanac.core.statements import statements_in
 from warehouse.schema.columns import CONTENT_NAMED
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("almanac", "application", "assets", "catalog", "pipeline", "resources", "warehouse")
 LINES_MAX = 600
 # A part imports itself and the parts before it. Packages of `catalog` import the ones before them.
-PARTS = ["catalog.contract", "catalog.server", "catalog.sandbox", "almanac", "warehouse"]
-PARTS += ["resources", "assets", "pipeline", "application"]
+PARTS = ["almanac.core", "catalog.contract", "catalog.server", "catalog.sandbox", "almanac"]
+PARTS += ["warehouse", "resources", "assets", "pipeline", "application"]
 NO_CATALOG_SERVER = ("almanac", "warehouse", "resources", "assets")
 NO_DAGSTER = ("catalog", "almanac", "warehouse")
 NO_HTTP = ("almanac", "warehouse")
@@ -38,7 +38,7 @@ def forbidden(module: str, name: str) -> bool:
         return True
     return (
         (is_in(module, ["almanac"]) and is_in(name, ["catalog"]))
-        or (is_in(module, NO_CATALOG_SERVER) and is_in(name, PARTS[1:3]))
+        or (is_in(module, NO_CATALOG_SERVER) and is_in(name, PARTS[2:4]))
         or (is_in(module, NO_DAGSTER) and name.startswith("dagster"))
         or (is_in(module, NO_HTTP) and is_in(name, HTTP))
     )
@@ -48,6 +48,21 @@ def test_imports_point_one_way() -> None:
     found = [(module_of(path), name) for path in sources() for name in imports_of(path)]
     assert [(module, name) for module, name in found if forbidden(module, name)] == []
     assert forbidden("warehouse.x", "assets.y") and forbidden("resources.x", "catalog.server.y")
+    assert forbidden("almanac.core.x", "almanac.y") and forbidden("catalog.server.x", "almanac.y")
+    assert not forbidden("catalog.server.x", "almanac.core.y")
+
+
+def test_the_page_on_architecture_states_what_the_docstring_of_each_part_states() -> None:
+    page = (ROOT / "docs/architecture.md").read_text()
+    rows = re.findall(r"^\| `([\w/]+)` \| (.+) \|$", page, re.MULTILINE)
+    stated = {name.replace("/", "."): contents for name, contents in rows}
+    assert sorted(stated) == sorted(PARTS)
+    for part, contents in stated.items():
+        docstring = ast.get_docstring(
+            ast.parse((ROOT / part.replace(".", "/") / "__init__.py").read_text())
+        )
+        assert docstring is not None
+        assert " ".join(docstring.partition("\n\n")[0].split()) == contents, part
 
 
 @cache
@@ -115,7 +130,14 @@ def test_the_world_imports_nothing_of_ours() -> None:
 def test_duckdb_is_opened_in_one_way() -> None:
     openers = {module_of(path) for path in sources() if "duckdb.connect(" in path.read_text()}
     # The sandbox makes its tables in memory, and may not import the warehouse's reader.
-    assert openers == {"almanac.reading.connections", "catalog.sandbox.history"}
+    assert openers == {"almanac.core.connections", "catalog.sandbox.history"}
+
+
+def test_files_are_locked_and_synced_in_one_way() -> None:
+    for text in ("import fcntl", "os.fsync("):
+        assert {module_of(path) for path in sources() if text in path.read_text()} == {
+            "almanac.core.files"
+        }
 
 
 def test_the_files_of_a_home_are_named_in_one_place() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from almanac.command_line import list_commands
+from almanac.core.statements import statements_in
 from pipeline.settings import PREFIX, Settings, make_settings_page
 from warehouse.schema.views import MACROS
-from warehouse.sql import statements_in
 
 ROOT = Path(__file__).parent.parent
 PRODUCT = ("almanac", "application", "assets", "catalog", "pipeline", "resources", "warehouse")

@@ -1,4 +1,4 @@
-"""Stored data: landing, history, tables and queries, as a pure library.
+"""Stored data: landing, normalised rows, history, schema, checks, Parquet, Iceberg.
 
 It does not depend on HTTP, Dagster or the command line. Its packages, lowest first:
 

@@ -14,10 +14,10 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from almanac.safe_text import plain_line
+from almanac.core.errors import WarehouseError
+from almanac.core.text import plain_line
 from catalog.contract.bodies import ListBody, read_list_body
 from warehouse import size_limits
-from warehouse.errors import WarehouseError
 
 Kind = Literal["empty", "html", "json", "csv"]
 GZIP_MAGIC: Final = b"\x1f\x8b"

@@ -1,8 +1,8 @@
 """The limits of DuckDB while it builds the warehouse, and the memory and cores of the machine or
 container.
 
-Linux limits a container by the cgroups (version 2) of its processes. This module does not import
-DuckDB.
+Linux limits a container by the cgroups (version 2) of its processes. DuckDB is imported when
+it is opened.
 """
 
 import math
@@ -11,7 +11,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import duckdb
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,30 @@ class DuckDBLimits:
 
 USUAL_LIMITS: Final = DuckDBLimits()
 """Together with Python and Dagster they fit on a machine with 4 GB."""
+_SMALL_BYTES: Final = 16_000_000
+
+
+def open_spilling(
+    spill: Path, limits: DuckDBLimits = USUAL_LIMITS, *, warehouse: Path | None = None
+) -> "duckdb.DuckDBPyConnection":
+    """Open as `open_memory`, with limits and a folder for spilled data.
+
+    `warehouse` is the file whose rows the statements read or write; if it is small, the
+    connection is set for few rows.
+    """
+    from almanac.core.connections import open_memory
+
+    connection = open_memory()
+    is_file = warehouse is not None and warehouse.is_file()
+    if warehouse is not None and is_file and warehouse.stat().st_size <= _SMALL_BYTES:
+        # Each join clears the same tables for filters of its other side, however few the rows
+        # are: half of the memory that a merge of two rows touches.
+        connection.execute("SET disabled_optimizers = 'join_filter_pushdown'")
+    connection.execute("SET memory_limit = $limit", {"limit": f"{limits.memory_bytes}B"})
+    if limits.threads is not None:
+        connection.execute("SET threads = $threads", {"threads": limits.threads})
+    connection.execute("SET temp_directory = $folder", {"folder": str(spill)})
+    return connection
 
 
 def memory_bytes(root: Path = Path("/")) -> int:

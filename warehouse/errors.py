@@ -4,11 +4,7 @@ import errno
 import os
 from typing import Final
 
-from almanac.errors import WarehouseError as WarehouseError
-
-QUERY_INTERRUPTED: Final = "Query interrupted"
-"""Text of the RuntimeError that DuckDB raises if a signal interrupts a query."""
-
+from almanac.core.errors import WarehouseError
 
 _OF_THE_DISK: Final = tuple(
     map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO))

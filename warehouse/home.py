@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from almanac.core.errors import WarehouseError
 from warehouse.duckdb_limits import USUAL_LIMITS, DuckDBLimits
-from warehouse.errors import DamagedBatch, WarehouseError
+from warehouse.errors import DamagedBatch
 from warehouse.files.documents import BrokenSeal, format_document, is_sealed, seal
 from warehouse.files.locks import WAIT_S, hold_lock
 from warehouse.files.storage import Storage
@@ -279,6 +280,6 @@ class Home:
         """Return a database in memory that spills into the home, on UTC."""
         spill = self.state / "spill" / str(os.getpid())
         spill.parent.mkdir(parents=True, exist_ok=True)
-        from warehouse.sql import open_spilling
+        from warehouse.duckdb_limits import open_spilling
 
         return open_spilling(spill, self.limits, warehouse=self.warehouse)

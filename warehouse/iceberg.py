@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 import almanac
-from almanac.errors import AlmanacError
+from almanac.core.errors import AlmanacError, WarehouseError
+from almanac.core.timestamps import utc_now
 from almanac.event_steps import list_steps
-from warehouse.errors import WarehouseError
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -137,7 +137,7 @@ def push_publication(
     catalog.create_namespace_if_not_exists(namespace)
     with almanac.open(home, follow=False) as database:
         publication = database.publication
-        push = _Push(catalog, namespace, publication.id, datetime.now(UTC) - kept)
+        push = _Push(catalog, namespace, publication.id, utc_now() - kept)
         for table in TABLES:
             if not push.has(table):
                 is_steps = table == STEPS

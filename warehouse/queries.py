@@ -10,11 +10,10 @@ from typing import Final
 
 import duckdb
 
-from almanac.errors import QueryRefused
+from almanac.core.errors import QueryRefused, WarehouseError
+from almanac.core.statements import Statements
 from almanac.reading.attached_file import QueryAnswer, connect, connected, run_sql
 from catalog.contract import constants
-from warehouse.errors import WarehouseError
-from warehouse.sql import Statements
 
 __all__ = ["QueryAnswer", "QueryRefused", "connect", "connected", "run_sql"]
 

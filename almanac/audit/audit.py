@@ -21,7 +21,8 @@ from almanac.audit.report import Audit
 from almanac.audit.row_events import SQL, PullTimes
 from almanac.audit.user_rows import Signals, read_signals
 from almanac.coins import resolve_slugs
-from almanac.errors import InvalidArgument
+from almanac.core.errors import InvalidArgument
+from almanac.core.timestamps import ORIGIN, US, TimeUnit, read_duration
 from almanac.events import (
     STATUSES,
     check_choice,
@@ -32,7 +33,6 @@ from almanac.events import (
 from almanac.reader import Reader
 from almanac.results import Result
 from almanac.streams import SLICE_ROWS, RowProgress
-from almanac.timestamps import ORIGIN, US, TimeUnit, read_duration
 
 KEYS: Final = ("within", "lead", "every", "coins", "categories", "min_impact", "status")
 _EXAMPLE: Final = "universe={'within': '7d', 'min_impact': 7}"

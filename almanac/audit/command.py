@@ -9,12 +9,12 @@ import typer
 
 from almanac.commands import decode_argument, locate_warehouse
 from almanac.console import HomeOption, JsonOption, local_file, show_steps
-from almanac.errors import InvalidArgument
+from almanac.core.errors import InvalidArgument
+from almanac.core.text import escape_json, plain
+from almanac.core.timestamps import TimeUnit, read_zone
 from almanac.events import Basis
 from almanac.reader import Reader, find_file
 from almanac.reading.row_files import refuse_part_of_home
-from almanac.safe_text import escape_json, plain
-from almanac.timestamps import TimeUnit, read_zone
 
 
 def audit(

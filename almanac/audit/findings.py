@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 
 from almanac.audit.fields import COIN, EVENT, GROUPS, JUDGED, NO_EVENT, SEVERITY
 from almanac.audit.user_rows import suggest_fields
-from almanac.errors import InvalidArgument, WarehouseError
-from almanac.reading.temporary_files import own_folder
+from almanac.core.errors import InvalidArgument, WarehouseError
+from almanac.core.files import own_folder
+from almanac.core.text import count_noun
 from almanac.results import FIRST, LAST, Result
-from almanac.safe_text import count_noun
 from almanac.streams import make_scan_options, write_parquet
 from almanac.user_files import local_path
 

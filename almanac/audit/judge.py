@@ -32,8 +32,8 @@ from almanac.audit.row_events import (
     replace_coins_with_slugs,
 )
 from almanac.audit.user_rows import Signals
+from almanac.core.statements import quoted
 from almanac.reader import Reader
-from almanac.reading.named_sql import quoted
 
 _PERIODS: Final = ("is_estimated", "date_type", "date_precision")
 

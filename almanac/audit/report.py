@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from almanac.audit.fields import EVENT, NO_EVENT, VERDICTS
 from almanac.audit.findings import AuditFindings, StoredRows
-from almanac.errors import LookAhead
-from almanac.safe_text import count_noun, cut_line, plain_line, render_html
+from almanac.core.errors import LookAhead
+from almanac.core.text import count_noun, cut_line, plain_line, render_html
 from almanac.user_files import local_path
 
 GROUP_TITLES: Final = {

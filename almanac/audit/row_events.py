@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 from almanac.audit.fields import COIN, EVENT, FIELDS, JudgedField
 from almanac.audit.user_rows import DECIDED_AT, Signals, is_category_set, is_next_event
 from almanac.coins import find_coins
-from almanac.errors import InvalidArgument
+from almanac.core.errors import InvalidArgument
+from almanac.core.statements import Statements
 from almanac.frames import refuse_type
 from almanac.reader import Reader
-from almanac.reading.named_sql import NamedStatements
 
-SQL: Final = NamedStatements("almanac.audit")
+SQL: Final = Statements("almanac.audit")
 _NEAR: Final = {
     "instant": "near_instant",
     "number": "near_number",

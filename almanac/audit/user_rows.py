@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from almanac.audit.fields import COIN, COIN_FIELD, EVENT, FIELDS, JUDGED
-from almanac.errors import InvalidArgument
+from almanac.core.errors import InvalidArgument
+from almanac.core.timestamps import TimeUnit
 from almanac.frames import convert_numbers, plain_column
 from almanac.results import Result
 from almanac.streams import SLICE_ROWS, open_stream, regroup, stream_table
-from almanac.timestamps import TimeUnit
 from almanac.user_files import (
     PARQUET,
     TEXT,

@@ -13,8 +13,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, get_args
 
 from almanac.coins import resolve_slugs
+from almanac.core.errors import InvalidArgument, UnknownName, WarehouseError
+from almanac.core.statements import Statements
+from almanac.core.text import format_number, make_web_address, plain, plain_line
+from almanac.core.timestamps import TimestampLike, read_timestamp, subtract_time
 from almanac.database import Database
-from almanac.errors import InvalidArgument, UnknownName, WarehouseError
 from almanac.events import (
     Coins,
     Estimated,
@@ -28,9 +31,6 @@ from almanac.events import (
     resolve_categories,
 )
 from almanac.reader import Reader
-from almanac.reading.named_sql import NamedStatements
-from almanac.safe_text import format_number, make_web_address, plain, plain_line
-from almanac.timestamps import TimestampLike, read_timestamp, subtract_time
 
 Cancelled = Literal["show", "drop"]
 LIMIT: Final = 10_000
@@ -44,7 +44,7 @@ _SEQUENCE_FROM: Final = datetime(2017, 1, 1, tzinfo=UTC)
 _TICKERS_MAX: Final = 3
 _OCTETS_MAX: Final = 75
 _PREFIX: Final = {"cancelled": "Cancelled: ", "withdrawn": "Withdrawn: "}
-_SQL: Final = NamedStatements("almanac.calendar")
+_SQL: Final = Statements("almanac.calendar")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from functools import partial
 from almanac.command_line import stop_by_signals
 from almanac.commands import locate_warehouse
 from almanac.console import EXIT_INTERRUPTED, HomeOption, fail, warnings
-from almanac.reading.temporary_files import remove_own_folders
+from almanac.core.files import remove_own_folders
 
 _SDK = ("mcp", "mcp_types", "anyio", "pydantic")
 

@@ -20,16 +20,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
-from almanac.errors import QueryRefused, WarehouseError
+from almanac.core.errors import QueryRefused, WarehouseError
+from almanac.core.statements import Statements, distinct_names
+from almanac.core.text import json_text
 from almanac.reading.attached_file import connected, explain_query_errors
-from almanac.reading.named_sql import (
-    NamedStatements,
-    check_text,
-    distinct_names,
-    identifiers_in,
-    lists_names,
-    reading_relation,
-)
+from almanac.reading.query_check import check_text, identifiers_in, lists_names, reading_relation
 from almanac.reading.query_limits import (
     QueryHooks,
     QueryLimits,
@@ -38,7 +33,6 @@ from almanac.reading.query_limits import (
     end_process,
 )
 from almanac.reading.row_files import format_timestamps
-from almanac.safe_text import json_text
 
 log = logging.getLogger(__name__)
 _START_S: Final = 10.0
@@ -47,7 +41,7 @@ _FETCHED: Final = 1_000
 BYTES_MAX: Final = 60_000
 """The largest JSON size of the rows, since an assistant reads a whole answer into its context."""
 _INTEGER_MAX: Final = 2**53
-_SQL = NamedStatements("almanac.mcp")
+_SQL = Statements("almanac.mcp")
 _REFUSED: Final = frozenset(
     {
         *("query", "query_table", "json_execute_serialized_sql"),

@@ -21,9 +21,9 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from almanac.errors import AlmanacError, AmbiguousCoin, InvalidArgument
+from almanac.core.errors import AlmanacError, AmbiguousCoin, InvalidArgument
+from almanac.core.text import json_text
 from almanac.mcp.tools import TOOLS, read_arguments
-from almanac.safe_text import json_text
 
 CallTool = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 """Returns the answer of a tool. It may raise an AlmanacError, whose text is for the assistant."""

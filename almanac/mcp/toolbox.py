@@ -14,15 +14,15 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from almanac.core.errors import AlmanacError, QueryRefused, WarehouseError
+from almanac.core.text import json_text
 from almanac.database import Database, open_database
-from almanac.errors import AlmanacError, QueryRefused, WarehouseError
 from almanac.events import find_pulls, is_stale
 from almanac.mcp.query_process import QueryProcesses, first_rows
 from almanac.mcp.tools import Query, Tool, read_call
 from almanac.reader import Reader
 from almanac.reading.query_limits import QueryLimits
 from almanac.results import Result
-from almanac.safe_text import json_text
 
 log = logging.getLogger(__name__)
 LIMITS: Final = QueryLimits(

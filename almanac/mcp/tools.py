@@ -13,8 +13,10 @@ from typing import Annotated, Any, Final, get_origin
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from almanac.coins import Coin, find_coins, find_similar, resolve_coins
+from almanac.core.errors import AlmanacError, AmbiguousCoin, InvalidArgument, UnknownName
+from almanac.core.statements import Statements
+from almanac.core.text import cut_line, json_text
 from almanac.database import Database
-from almanac.errors import AlmanacError, AmbiguousCoin, InvalidArgument, UnknownName
 from almanac.events import (
     KINDS,
     STATUSES,
@@ -25,14 +27,12 @@ from almanac.events import (
     resolve_categories,
 )
 from almanac.reader import Reader
-from almanac.reading.named_sql import NamedStatements
 from almanac.results import Result
-from almanac.safe_text import cut_line, json_text
 
 LIMIT: Final = 50
 LIMIT_MAX: Final = 1_000
 _CANDIDATES_MAX: Final = 15
-_SQL = NamedStatements("almanac.mcp")
+_SQL = Statements("almanac.mcp")
 _WRONG: Final = {"missing": "it is needed", "extra_forbidden": "there is no such argument"}
 _LONG: Final = (
     *("slug", "description", "displayed_date", "date_end", "date_type", "impact_summary", "extra"),

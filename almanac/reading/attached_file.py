@@ -20,9 +20,10 @@ from typing import Any, Final
 
 import duckdb
 
-from almanac.errors import QueryRefused, WarehouseError
-from almanac.reading.connections import close_within, describe_error, open_memory
-from almanac.reading.named_sql import NO_VALUES, quoted, quoted_text, reading_relation
+from almanac.core.connections import close_within, describe_error, open_memory
+from almanac.core.errors import QueryRefused, WarehouseError
+from almanac.core.statements import NO_VALUES, quoted, quoted_text
+from almanac.reading.query_check import reading_relation
 from almanac.reading.query_limits import (
     NO_HOOKS,
     USUAL_LIMITS,

@@ -15,11 +15,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from glob import escape
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from almanac.errors import InvalidArgument
+from almanac.core.errors import InvalidArgument
 
 if TYPE_CHECKING:
     import duckdb
@@ -281,10 +282,10 @@ class CsvSource:
 
     def rows(self, *, stores_rejects: bool = False) -> tuple[str, dict[str, Any]]:
         """Return the FROM of a SELECT over the records, and its parameters."""
-        from almanac.reading.named_sql import NamedStatements
+        from almanac.core.statements import Statements
 
-        return NamedStatements(__package__)["csv_rows"], {
-            "path": literal(self.path),
+        return Statements(__package__)["csv_rows"], {
+            "path": escape(str(self.path)),
             "compression": self.compression,
             "delimiter": self.delimiter,
             "columns": dict.fromkeys(self.cells, "VARCHAR"),
@@ -367,11 +368,3 @@ def read_chunks(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         while chunk := file.read(CHUNK_BYTES):
             yield chunk
-
-
-def literal(path: Path) -> str:
-    """Return a path escaped for DuckDB's readers, so that it names only this file.
-
-    They read `*`, `?` and `[` as a pattern; a character in brackets stands for itself.
-    """
-    return re.sub(r"([*?\[])", r"[\1]", str(path))

@@ -20,8 +20,8 @@ from typing import Any, Final, NoReturn
 
 import duckdb
 
-from almanac.reading.named_sql import Literal, literal, quoted
-from almanac.reading.temporary_files import own_folder, remove_own_folders
+from almanac.core.files import own_folder, remove_own_folders
+from almanac.core.statements import Literal, literal, quoted
 
 LEFT_FREE_BYTES: Final = 1_000_000_000
 """Disk space that results and spilled rows must leave free."""

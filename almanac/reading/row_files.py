@@ -1,27 +1,25 @@
 """The rows of one reading statement as bytes: CSV, TSV, JSON or Parquet."""
 
-import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Final, Literal
 
 import duckdb
 
-from almanac.errors import InvalidArgument
+from almanac.core.connections import close_within
+from almanac.core.errors import InvalidArgument
+from almanac.core.files import own_folder, replace_file
+from almanac.core.statements import NO_VALUES, Statements
+from almanac.core.text import escape_characters, escape_json
 from almanac.reading.attached_file import explain_query_errors, open_published
-from almanac.reading.connections import close_within
-from almanac.reading.named_sql import NO_VALUES, NamedStatements, lists_names, reading_relation
+from almanac.reading.query_check import lists_names, reading_relation
 from almanac.reading.query_limits import NO_HOOKS, USUAL_LIMITS, QueryHooks, QueryLimits, QueryWatch
-from almanac.reading.temporary_files import own_folder
-from almanac.safe_text import escape_characters, escape_json
 
 FileFormat = Literal["csv", "tsv", "json", "parquet"]
-_SQL = NamedStatements("almanac.reading")
-_UNFINISHED: Final = ".unfinished-"
+_SQL = Statements("almanac.reading")
 
 
 def write_answer(
@@ -85,7 +83,7 @@ def write_answer(
         with target.open("ab") as stream:
             return _copy_answer(write, stream, form)
     refuse_part_of_home(target, warehouse)
-    with replace_file(target) as staged:
+    with replace_file(resolve_target(target), is_durable=False) as staged:
         return write(staged)
 
 
@@ -110,21 +108,15 @@ def refuse_part_of_home(target: Path, warehouse: Path) -> None:
         )
 
 
-@contextmanager
-def replace_file(target: Path) -> Iterator[Path]:
-    """Yield a path; the file written there then replaces another, so nobody reads half of it."""
+def resolve_target(target: Path) -> Path:
+    """Return the path of a file to write, without links."""
     file = target.resolve()
     if not file.parent.is_dir():
         raise InvalidArgument(
             f"{target} can't be written: there is no folder {file.parent}. Nothing was written; "
             "create the folder, or name a file in an existing one."
         )
-    staged = file.with_name(f"{_UNFINISHED}{os.getpid()}-{file.name}")
-    try:
-        yield staged
-        staged.replace(file)
-    finally:
-        staged.unlink(missing_ok=True)
+    return file
 
 
 def _copy_answer(write: Callable[[Path], int], stream: BinaryIO, form: FileFormat) -> int:
@@ -197,14 +189,13 @@ def escape_control_characters(path: Path) -> None:
 
 
 def _rewrite(path: Path, changed: Callable[[bytes], bytes]) -> None:
-    rewritten = path.with_name(path.name + ".rewritten")
-    try:
-        with path.open("rb") as given, rewritten.open("wb") as lines:
-            for line in given:
-                lines.write(changed(line))
-        rewritten.replace(path)
-    finally:
-        rewritten.unlink(missing_ok=True)
+    with (
+        replace_file(path, is_durable=False) as staged,
+        path.open("rb") as given,
+        staged.open("wb") as lines,
+    ):
+        for line in given:
+            lines.write(changed(line))
 
 
 _RUN: Final = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"

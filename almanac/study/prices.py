@@ -14,11 +14,11 @@ import pandas as pd
 import pyarrow as pa
 
 from almanac.coins import Coin
-from almanac.errors import InvalidArgument
+from almanac.core.errors import InvalidArgument
+from almanac.core.timestamps import ORIGIN, US, Duration, TimeUnit
 from almanac.events import Coins
 from almanac.frames import convert_numbers, plain_column, read_timestamp_column
 from almanac.joins import bar_lag_us
-from almanac.timestamps import ORIGIN, US, Duration, TimeUnit
 from almanac.user_files import (
     PARQUET,
     CsvFile,

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from almanac.errors import InvalidArgument
+from almanac.core.errors import InvalidArgument
+from almanac.core.text import render_html
 from almanac.events import Names, check_choice
-from almanac.safe_text import render_html
 from almanac.study.estimates import (
     Comparison,
     Control,

@@ -11,7 +11,9 @@ import pandas as pd
 import pyarrow as pa
 
 from almanac.coins import Coin, explain_ambiguous_coin, find_coins, resolve_slugs
-from almanac.errors import AmbiguousCoin, InvalidArgument
+from almanac.core.errors import AmbiguousCoin, InvalidArgument
+from almanac.core.statements import Statements
+from almanac.core.timestamps import Duration, TimeUnit
 from almanac.events import (
     BANDS,
     Basis,
@@ -24,11 +26,9 @@ from almanac.events import (
 )
 from almanac.frames import plain_column, read_timestamp_column
 from almanac.reader import Reader
-from almanac.reading.named_sql import NamedStatements
 from almanac.study.estimates import Weighting
 from almanac.study.prices import Bars, Floats, Integers, Prices, Stamp, read_frame, read_market
 from almanac.study.returns import Kind, Model, Steps
-from almanac.timestamps import Duration, TimeUnit
 from almanac.user_files import explain_errors
 
 NamedCoins = Mapping[str, str | Coin]
@@ -166,7 +166,7 @@ def _column(coin: Any, columns: dict[str, int]) -> int:
     return columns[str(coin)]
 
 
-_SQL = NamedStatements("almanac.study")
+_SQL = Statements("almanac.study")
 
 COLUMNS: Final = (
     *("event_id", "coin", "title", "date", "entry", "known_from", "known_basis", "version"),

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from almanac.coins import Coin
-from almanac.errors import InvalidArgument
+from almanac.core.errors import InvalidArgument
+from almanac.core.timestamps import ORIGIN, US, read_duration
 from almanac.events import check_choice
 from almanac.reader import Reader
 from almanac.study.estimates import (
@@ -35,7 +36,6 @@ from almanac.study.selection import (
 )
 from almanac.study.significance import cross_sectional
 from almanac.study.windows import REASONS, Spans, StudyRows, make_study_rows
-from almanac.timestamps import ORIGIN, US, read_duration
 from almanac.user_files import explain_errors
 
 

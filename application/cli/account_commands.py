@@ -13,6 +13,7 @@ import msgspec
 import typer
 
 from almanac.console import JsonOption, people
+from almanac.core.timestamps import utc_now
 from application.cli.options import PlanName
 from application.console import print_json, show_records
 from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
@@ -20,7 +21,6 @@ from catalog.contract.plans import PLANS
 from catalog.server.service_dir import ServiceDir
 from catalog.server.webhooks import endpoints
 from catalog.server.webhooks.endpoints import Endpoint
-from warehouse.clock import utc_now
 
 keys_app = typer.Typer(no_args_is_help=True, help="Create, list, revoke and rotate API keys.")
 endpoints_app = typer.Typer(

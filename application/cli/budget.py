@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from almanac.console import JsonOption, Table, fail, people
+from almanac.core.timestamps import utc_now
 from application.console import print_json
 from pipeline.home_location import locate_existing_home
 from pipeline.polls import PollInputs, PollPlan, plan_polls, read_poll_inputs
 from pipeline.settings import read_settings
-from warehouse.clock import utc_now
 
 
 def budget(as_json: JsonOption = False) -> None:

@@ -15,6 +15,7 @@ from pydantic import SecretStr
 from almanac.command_line import stop_by_signals
 from almanac.commands import locate_warehouse
 from almanac.console import EXIT_INTERRUPTED, EXIT_USAGE, fail, people, warnings
+from almanac.core.timestamps import utc_now
 from almanac.reader import Reader
 from application.cli.options import instant_option, settings_of
 from application.console import print_json
@@ -30,7 +31,6 @@ from pipeline.home_location import locate_existing_home
 from pipeline.secrecy import restrict_new_files
 from pipeline.settings import read_settings
 from resources.service_address import check_base_url, check_key
-from warehouse.clock import utc_now
 
 _CURSOR: Final = re.compile(r"[A-Za-z0-9_-]{19,4096}")
 

@@ -14,9 +14,9 @@ from typing import Annotated
 import typer
 
 from almanac.console import EXIT_ERROR, JsonOption, Table, fail, people, show_steps
-from almanac.errors import AlmanacError
+from almanac.core.errors import AlmanacError, WarehouseError
+from almanac.core.files import own_folder
 from almanac.reading.attached_file import set_aside_foreign_wal
-from almanac.reading.temporary_files import own_folder
 from application.console import describe_quota, print_json
 from pipeline.health.warnings import LEAST_FREE_BYTES
 from pipeline.home_location import locate_existing_home, locate_home
@@ -24,7 +24,6 @@ from pipeline.secrecy import close_files, files_open_to_others, find_cautions, w
 from pipeline.service_session import OpenedSession, open_service
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.service_clock import MAX_SKEW, NOTABLE, ServiceClock
-from warehouse.errors import WarehouseError
 from warehouse.history.verify import Finding
 from warehouse.history.verify import verify as verify_home
 from warehouse.home import Home

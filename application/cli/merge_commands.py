@@ -21,14 +21,15 @@ from almanac.console import (
     people,
     show_rows,
 )
-from almanac.reading.temporary_files import own_folder
+from almanac.core.files import own_folder
+from almanac.core.timestamps import utc_now
 from application.cli.options import PlanName, dates_option, instant_option
 from application.console import print_json, show_merge_progress, show_problems
 from pipeline.home_location import locate_existing_home, locate_home, restore_home
 from pipeline.settings import read_settings
 from resources.inbox import Inbox
 from warehouse.batch_problems import has_failed
-from warehouse.clock import utc_now
+from warehouse.duckdb_limits import open_spilling
 from warehouse.errors import DamagedBatch
 from warehouse.history import merge as merging
 from warehouse.history.merge import MergeReport
@@ -37,7 +38,6 @@ from warehouse.home import Home
 from warehouse.landing.batches import Manifest, parse_feed
 from warehouse.landing.landing import Landing, import_export
 from warehouse.normalise.normalise import judge_export
-from warehouse.sql import open_spilling
 
 _EXPECTED: Final = (
     "Expected a bulk export: CSV with the columns id, title and date, times such as "

@@ -8,9 +8,8 @@ from typing import Annotated, Final, Literal
 import typer
 
 from almanac.console import EXIT_USAGE, fail
-from almanac.timestamps import read_past_time
+from almanac.core.timestamps import read_past_time, utc_now
 from pipeline.settings import Settings, read_settings
-from warehouse.clock import utc_now
 
 PlanName = Literal["free", "standard", "pro", "elite", "enterprise"]
 FirstLineOption = Annotated[

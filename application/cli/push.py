@@ -9,13 +9,13 @@ import typer
 
 from almanac.command_line import stop_by_signals, wait_until
 from almanac.console import EXIT_INTERRUPTED, EXIT_USAGE, JsonOption, fail, people
+from almanac.core.timestamps import utc_now
 from application.cli.options import FirstLineOption, HostOption, PortOption
 from application.console import print_json, show_records
 from pipeline.home_location import locate_existing_home, locate_home
 from pipeline.settings import Settings, read_settings
 from resources.inbox import ABANDONED_S, STATES, Inbox, State, read_receipt_time
 from resources.service_clock import service_time
-from warehouse.clock import utc_now
 from warehouse.files.locks import hold_lock
 
 DEFAULT_PORT = 8030

@@ -11,6 +11,7 @@ import typer
 from almanac.coins import resolve_slugs
 from almanac.commands import CategoriesOption, CoinsOption, MinImpactOption, split_names
 from almanac.console import EXIT_USAGE, HomeOption, fail, local_file, people, show_steps
+from almanac.core.timestamps import utc_now
 from almanac.database import open_database
 from almanac.digest import read_last_known
 from almanac.events import read_min_impact
@@ -18,7 +19,6 @@ from almanac.reading.row_files import refuse_part_of_home
 from application.cli.options import instant_option, settings_of
 from application.web import html_report
 from pipeline.home_location import locate_existing_home
-from warehouse.clock import utc_now
 from warehouse.files.storage import Storage
 
 

@@ -33,16 +33,15 @@ from almanac.console import (
     show_steps,
     warnings,
 )
-from almanac.errors import AlmanacError
-from almanac.reading.temporary_files import own_folder
+from almanac.core.errors import AlmanacError, WarehouseError
+from almanac.core.files import own_folder
+from almanac.core.progress import show_progress
+from almanac.core.timestamps import utc_now
 from application.console import print_json, show_problems
 from pipeline.home_location import locate_home, restore_home
 from pipeline.settings import Settings, read_settings
 from resources.errors import Defer
-from warehouse.clock import utc_now
-from warehouse.errors import WarehouseError
 from warehouse.home import describe_source
-from warehouse.merge_progress import show_progress
 
 if TYPE_CHECKING:
     from application.daily_run import RunTime

@@ -11,6 +11,7 @@ import typer
 
 from almanac.command_line import stop_by_signals, wait_until
 from almanac.console import EXIT_INTERRUPTED, HomeOption, fail, people
+from almanac.core.timestamps import utc_now
 from application.cli.account_commands import make_server_app
 from application.cli.options import (
     BasePathOption,
@@ -31,7 +32,6 @@ from catalog.server.app import ServerOptions
 from catalog.server.request_guard import is_loopback
 from pipeline.health.warnings import read_health
 from pipeline.home_location import locate_existing_home
-from warehouse.clock import utc_now
 
 DEFAULT_PORT = 8651
 

@@ -9,13 +9,13 @@ from typing import Annotated, Final
 import typer
 
 from almanac.console import EXIT_ERROR, JsonOption, Table, fail, people
+from almanac.core.timestamps import utc_now
 from application.console import describe_quota, print_json
 from pipeline.health.facts import FeedHealth, Gap, Health
 from pipeline.health.warnings import WARNINGS, find_warnings, read_health
 from pipeline.home_location import locate_home
 from pipeline.settings import read_settings
 from resources.service_clock import NOTABLE
-from warehouse.clock import utc_now
 from warehouse.home import Home, describe_source
 
 _GAPS_SHOWN: Final = 3

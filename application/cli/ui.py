@@ -19,12 +19,12 @@ import typer
 
 from almanac.command_line import stop_by_signals
 from almanac.console import EXIT_INTERRUPTED, JsonOption, fail, people, warnings
+from almanac.core.files import try_lock
+from almanac.core.timestamps import utc_now
 from application.cli.options import BasePathOption
 from application.console import print_json
 from pipeline.home_location import locate_home, restore_home
 from pipeline.settings import read_settings
-from warehouse.clock import utc_now
-from warehouse.files.locks import try_lock
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 

@@ -24,8 +24,14 @@ from starlette.types import Scope
 
 from almanac.calendar.feed import LIMIT, Feed, FeedQuery, count_events, default_start, write_feed
 from almanac.coins import Coin
+from almanac.core.errors import (
+    AlmanacError,
+    FutureTime,
+    InvalidArgument,
+    QueryRefused,
+    WarehouseError,
+)
 from almanac.database import Database
-from almanac.errors import AlmanacError, FutureTime, InvalidArgument, QueryRefused, WarehouseError
 from almanac.events import find_pulls, read_known_at
 from application.web.filters import FILTERS, make_bar, read_filters, split_list
 from application.web.mirror.mirror import SiteContext

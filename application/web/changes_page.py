@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
+from almanac.core.errors import InvalidArgument
+from almanac.core.statements import Statements
+from almanac.core.text import cut_line, format_number
+from almanac.core.timestamps import subtract_time
 from almanac.digest import FLOOD, IN_ORDER, TITLES, list_other_fields, place_values, show_days
-from almanac.errors import InvalidArgument
 from almanac.events import read_choices, read_known_at
-from almanac.reading.named_sql import NamedStatements
-from almanac.safe_text import cut_line, format_number
-from almanac.timestamps import subtract_time
 from application.web.filters import (
     FILTERS,
     describe_filters,
@@ -26,7 +26,7 @@ from application.web.filters import (
 )
 from application.web.pages import FILE_ROWS, SiteRequest, render, table_file
 
-_SQL = NamedStatements("application.web")
+_SQL = Statements("application.web")
 PARAMETERS: Final = (*FILTERS, "kinds", "last", "since", "until", "page", "format")
 ON_A_PAGE: Final = 50
 _IN_A_REPORT: Final = 300

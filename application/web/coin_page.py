@@ -7,9 +7,9 @@ from urllib.parse import quote
 from starlette.responses import RedirectResponse, Response
 
 from almanac.coins import find_coins
-from almanac.errors import InvalidArgument
-from almanac.reading.named_sql import NamedStatements
-from almanac.safe_text import cut_line
+from almanac.core.errors import InvalidArgument
+from almanac.core.statements import Statements
+from almanac.core.text import cut_line
 from application.web.filters import read_choice, read_events, read_filters, read_page
 from application.web.pages import (
     FILE_ROWS,
@@ -21,7 +21,7 @@ from application.web.pages import (
 )
 from application.web.upcoming_page import link_stars, prepare_events
 
-_SQL = NamedStatements("application.web")
+_SQL = Statements("application.web")
 COINS_PARAMETERS: Final = ("coins", "q", "sort", "page", "format")
 _ON_A_PAGE: Final = 60
 _SORTS: Final = {"rank": "Rank", "name": "Coin", "upcoming": "Upcoming", "next": "Next event"}

@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
+from almanac.core.statements import Statements
+from almanac.core.text import cut_line, format_cell, make_web_address
 from almanac.digest import TITLES, show_days
-from almanac.reading.named_sql import NamedStatements
-from almanac.safe_text import cut_line, format_cell, make_web_address
 from application.web.changes_page import describe_move, prepare_changes
 from application.web.filters import list_coins, read_events
 from application.web.pages import PageProblem, SiteRequest, format_moment, render
 from application.web.upcoming_page import midnight
 
-_SQL = NamedStatements("application.web")
+_SQL = Statements("application.web")
 _NEIGHBOUR_COINS_MAX: Final = 10
 _TEXT_MAX: Final = 20_000
 HIDDEN: Final = "not shown by the plan"

@@ -12,14 +12,14 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from almanac.coins import resolve_slugs
-from almanac.errors import AmbiguousCoin, InvalidArgument, UnknownName
+from almanac.core.errors import AmbiguousCoin, InvalidArgument, UnknownName
+from almanac.core.statements import Statements
+from almanac.core.text import cut_line
+from almanac.core.timestamps import subtract_time
 from almanac.events import BANDS, make_impact_values, read_min_impact
-from almanac.reading.named_sql import NamedStatements
-from almanac.safe_text import cut_line
-from almanac.timestamps import subtract_time
 from application.web.pages import PageProblem, SiteRequest, coin_problems
 
-_SQL = NamedStatements("application.web")
+_SQL = Statements("application.web")
 FILTERS: Final = ("coins", "categories", "min_impact", "q")
 """The parameters that `read_filters` reads."""
 _TABLES: Final = {"page_events": "latest", "page_coin_events": "coin", "page_coins": "coin"}

@@ -24,8 +24,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from almanac.coins import Coin
-from almanac.database import Database
-from almanac.errors import (
+from almanac.core.errors import (
     AlmanacError,
     AmbiguousCoin,
     FutureTime,
@@ -33,15 +32,16 @@ from almanac.errors import (
     QueryRefused,
     UnknownName,
 )
+from almanac.core.statements import Statements
+from almanac.core.text import cut_line, json_text, make_web_address, plain, plain_line
+from almanac.database import Database
 from almanac.events import check_observed, is_stale, read_known_at
 from almanac.reader import Reader
-from almanac.reading.named_sql import NamedStatements
 from almanac.reading.row_files import mark_formula
-from almanac.safe_text import cut_line, json_text, make_web_address, plain, plain_line
 from catalog.server.responses import is_not_modified, make_etag
 
 log = logging.getLogger(__name__)
-_SQL = NamedStatements("application.web")
+_SQL = Statements("application.web")
 _PROBLEMS: Final = (
     (UnknownName, 404, "Not found"),
     (FutureTime, 422, "Time not known"),

@@ -10,15 +10,15 @@ from datetime import date, datetime, timedelta
 from threading import Lock
 from typing import Any, Final
 
-from almanac.errors import AlmanacError
+from almanac.core.errors import AlmanacError
+from almanac.core.statements import Statements
 from almanac.events import is_stale
-from almanac.reading.named_sql import NamedStatements
 from application.web.filters import read_events
 from application.web.pages import PageFunction, SiteRequest, format_age, render
 from pipeline.health.facts import DAILY_FEEDS, FeedHealth, Gap, Health
 from warehouse.home import describe_source
 
-_SQL = NamedStatements("application.web")
+_SQL = Statements("application.web")
 _LISTED: Final = 20
 _KEPT_FOR: Final = timedelta(minutes=1)
 

@@ -13,9 +13,9 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from almanac.core.text import cut_line
 from almanac.database import Database, open_database
 from almanac.reading.query_limits import QueryLimits
-from almanac.safe_text import cut_line
 from application.web import changes_page, upcoming_page
 from application.web.calendar_routes import FEED_PATH, CalendarRoutes
 from application.web.changes_page import show_changes

@@ -12,10 +12,10 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from almanac.errors import InvalidArgument
+from almanac.core.errors import InvalidArgument
+from almanac.core.statements import Statements
+from almanac.core.text import cut_line
 from almanac.events import BANDS
-from almanac.reading.named_sql import NamedStatements
-from almanac.safe_text import cut_line
 from application.web.filters import (
     FILTERS,
     NEWS,
@@ -30,7 +30,7 @@ from application.web.filters import (
 )
 from application.web.pages import FILE_ROWS, SiteRequest, render, table_file
 
-_SQL = NamedStatements("application.web")
+_SQL = Statements("application.web")
 PARAMETERS: Final = (
     *(*FILTERS, "when", "from", "to", "estimated", "view", "sort", "page", "format"),
 )

@@ -11,12 +11,12 @@ from typing import Any, Final
 import duckdb
 
 import almanac
-from almanac.reading.named_sql import NamedStatements
+from almanac.core.statements import Statements
 from bench.children import ChildFailed
 from bench.peers.child import COMPARED, TYPED
 from bench.peers.sides import ALMANAC, Side
 
-_SQL: Final = NamedStatements("bench.peers")
+_SQL: Final = Statements("bench.peers")
 _LISTS: Final = ("categories", "coins")
 AS_OF: Final = "events as of a past time, ms"
 HISTORY: Final = "history of one event, ms"

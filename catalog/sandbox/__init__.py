@@ -1,4 +1,4 @@
-"""A synthetic catalog that keeps changing, with a clock and faults to switch.
+"""A server with a synthetic catalog, a settable clock and faults.
 
 `world/` decides which events exist. history.py writes them to the tables that the server reads, and
 sandbox.py starts all parts together.

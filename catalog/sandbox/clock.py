@@ -3,8 +3,9 @@
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from threading import Lock
+
+from almanac.core.timestamps import utc_now
 
 EARLIEST = datetime(2017, 1, 1, tzinfo=UTC)
 LATEST = datetime(2040, 1, 1, tzinfo=UTC)
@@ -30,7 +31,7 @@ class SandboxClock:
     def __init__(
         self, start: datetime | None = None, *, wall: Callable[[], datetime] | None = None
     ) -> None:
-        self._wall = wall or partial(datetime.now, UTC)
+        self._wall = wall or utc_now
         self._lock = Lock()
         self._shift = timedelta(0)
         self._fixed_at = None if start is None else check_time(start)

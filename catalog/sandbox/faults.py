@@ -12,7 +12,7 @@ import re
 import ssl
 from collections.abc import Callable, Container, Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from math import ceil
 from random import Random
@@ -25,6 +25,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from almanac.core.timestamps import utc_now
 from catalog.contract import errors
 from catalog.server.accounts import quota_period
 from catalog.server.responses import error_response
@@ -265,7 +266,7 @@ class FaultyPush(Poster):
     def due(self) -> datetime:
         """Return when a new delivery is due: now, or when shuffled at a random time before."""
         is_shuffled = self._faults.draw("", among=("push_shuffled",))
-        return datetime.now(UTC) - timedelta(hours=self._random() if is_shuffled else 0)
+        return utc_now() - timedelta(hours=self._random() if is_shuffled else 0)
 
     async def post(
         self, url: str, *, allow_private: bool, body: bytes, headers: Mapping[str, str]

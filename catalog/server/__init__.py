@@ -1,1 +1,1 @@
-"""A server that conforms to the contract and reads through one store in SQL."""
+"""A Starlette server of the interface, over one store in SQL."""

@@ -6,16 +6,13 @@ are counted in memory for each key and month, by the catalog's clock, and writte
 a restart does not start a new month.
 """
 
-import fcntl
 import hashlib
 import logging
-import os
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import InitVar, dataclass
-from datetime import UTC, datetime, timedelta
-from functools import partial
+from datetime import datetime, timedelta
 from itertools import chain
 from pathlib import Path
 from threading import Lock
@@ -24,6 +21,8 @@ from typing import Final, Generic, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from almanac.core.files import replace_file, wait_for_lock
+from almanac.core.timestamps import utc_now
 from catalog import ServerError
 from catalog.contract.plans import ENTERPRISE, PLANS, Plan, month_start, next_month
 from catalog.contract.records import Period, Usage
@@ -72,24 +71,15 @@ class JsonFile(Generic[T]):
         """Lock, read, let the caller change the value, and write it if there was no error."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.with_suffix(".lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            wait_for_lock(lock)
             edit = FileEdit(self.read())
             yield edit
             self._write(edit.value)
 
     def _write(self, value: T) -> None:
-        temporary = self.path.with_suffix(".tmp")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(value), indent=2))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        with replace_file(self.path) as staged:
+            staged.touch(mode=0o600)
+            staged.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=2))
 
 
 class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,13 +154,10 @@ LIMITS: Final = {"rate_per_s": (0.001, 10**6), "burst": (1, 10**6), "monthly_quo
 """The least and the most of each limit that an Enterprise key may set."""
 
 
-_utc_now: Final = partial(datetime.now, UTC)
-
-
 class KeyBook:
     """Creates, lists, revokes and rotates keys in the file."""
 
-    def __init__(self, path: Path, *, wall: Callable[[], datetime] = _utc_now) -> None:
+    def __init__(self, path: Path, *, wall: Callable[[], datetime] = utc_now) -> None:
         self.file = JsonFile(path, AccountFile)
         self._wall = wall
 
@@ -279,7 +266,7 @@ class KeyRing:
     fixed: InitVar[Iterable[Grant]] = ()
     others: Grant | None = None
     adjusted: Callable[[Grant], Grant] = lambda grant: grant
-    wall: Callable[[], datetime] = _utc_now
+    wall: Callable[[], datetime] = utc_now
 
     def __post_init__(self, fixed: Iterable[Grant]) -> None:
         self._fixed = {grant.sha256: grant for grant in fixed}

@@ -1,11 +1,12 @@
 """The folder in which a server keeps its keys, endpoints, deliveries and usage."""
 
-import fcntl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
+from almanac.core.files import try_lock
+from almanac.core.timestamps import utc_now
 from catalog import ServerError
 from catalog.server.accounts import JsonFile, KeyBook, UsageCounts
 from catalog.server.webhooks import endpoints, outbox
@@ -16,9 +17,7 @@ from catalog.server.webhooks.outbox import Outbox
 class ServiceDir:
     """Names the files; makes the folder, readable by its owner alone, when first used."""
 
-    def __init__(
-        self, path: Path, *, wall: Callable[[], datetime] = lambda: datetime.now(UTC)
-    ) -> None:
+    def __init__(self, path: Path, *, wall: Callable[[], datetime] = utc_now) -> None:
         self.path = path
         self._wall = wall
         try:
@@ -69,10 +68,8 @@ class ServiceDir:
                 "another --dir"
             ) from error
         with opened as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
+            if not try_lock(lock):
                 raise ServerError(
                     f"another server uses {self.path}; stop it, or give this server another --dir"
-                ) from error
+                )
             yield

@@ -15,6 +15,7 @@ from typing import Any, Final
 import dagster as dg
 import msgspec
 
+from almanac.core.errors import WarehouseError
 from assets.landed import COMPLETE_DAY, evaluate_day, name_asset
 from assets.layout import Layout
 from pipeline.automation.run_decisions import SensorState, find_instance
@@ -23,7 +24,6 @@ from pipeline.health.notices import NotPosted, post_warnings
 from pipeline.health.warnings import WARNINGS, find_warnings
 from pipeline.instance import owner_tags
 from pipeline.settings import Settings
-from warehouse.errors import WarehouseError
 from warehouse.files.documents import put_note
 from warehouse.home import Home
 from warehouse.landing.batches import Feed

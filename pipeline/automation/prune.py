@@ -14,13 +14,13 @@ from typing import Final
 
 import dagster as dg
 
+from almanac.core.errors import WarehouseError
+from almanac.core.files import find_leftovers
 from almanac.reading.attached_file import list_abandoned_links
-from almanac.reading.temporary_files import find_leftovers
 from assets.layout import Layout
 from pipeline.automation.run_decisions import ENDED_STATUSES
 from pipeline.instance import is_own, owner_tags
 from pipeline.settings import Settings
-from warehouse.errors import WarehouseError
 from warehouse.history.merge import ABANDONED_S
 from warehouse.home import Home
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import dagster as dg
 
+from almanac.core.errors import WarehouseError
 from assets.landed_calendar import EVENT_MONTHS
 from assets.landed_calendar import NAME as LANDED_CALENDAR
 from assets.layout import Layout
@@ -34,7 +35,6 @@ from resources.calendar_backfill import OpenBackfill, read_open_backfill
 from resources.request_log import DeferredPull, DeferredPulls
 from resources.scopes import month_key
 from resources.session import Poll
-from warehouse.errors import WarehouseError
 from warehouse.home import Home
 
 Clock = Callable[[], datetime]

@@ -19,10 +19,10 @@ from typing import Annotated, Any, Final, Literal
 import duckdb
 import msgspec
 
+from almanac.core.connections import open_memory
+from almanac.core.statements import Statements
 from almanac.events import STALE_AFTER as STALE_AFTER
 from almanac.reading.attached_file import attach_published
-from almanac.reading.connections import open_memory
-from almanac.reading.named_sql import NamedStatements
 from catalog.contract.constants import CANCELLATIONS_SINCE_DAYS as LISTED_DAYS
 from catalog.contract.plans import PLANS
 from pipeline.secrecy import find_cautions, warn_open_home
@@ -57,7 +57,7 @@ RUN_NOTE: Final = "runs.json"
 _LOOKED_BACK: Final = timedelta(days=30)
 """A delivery older than this is not shown as the last one."""
 _DAY: Final = timedelta(days=1)
-_SQL: Final = NamedStatements(__package__)
+_SQL: Final = Statements(__package__)
 _PACE_OVER: Final = timedelta(days=7)
 _RATE_LIMITED: Final = 429
 _Time = Annotated[datetime, msgspec.Meta(tz=True)]

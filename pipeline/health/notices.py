@@ -15,7 +15,7 @@ import httpx
 import msgspec
 from pydantic import SecretStr
 
-from almanac.errors import AlmanacError
+from almanac.core.errors import AlmanacError
 from pipeline.settings import Settings, SettingsError
 from resources.http.network import DIRECT, Network, connection_error
 from resources.redaction import conceal_in_logs

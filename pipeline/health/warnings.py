@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
-from almanac.safe_text import plain_line
+from almanac.core.errors import WarehouseError
+from almanac.core.text import plain_line
 from pipeline.health.facts import FORGOTTEN_AFTER, Health, HealthWarning, SuspectBatch, read_facts
 from pipeline.settings import Settings
-from warehouse.errors import WarehouseError
 from warehouse.home import Home
 
 LEAST_FREE_BYTES: Final = 2_000_000_000

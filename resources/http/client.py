@@ -21,7 +21,7 @@ from urllib.parse import quote
 import httpx
 from pydantic import SecretStr
 
-from almanac.errors import InvalidArgument
+from almanac.core.errors import InvalidArgument
 from almanac.reading.csv_file import CsvFault, RecordReader, count_plain_records, read_chunks
 from almanac.user_files import find_header
 from catalog.contract import constants

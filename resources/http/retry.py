@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 import httpx
 from pydantic import SecretStr
 
-from almanac.safe_text import plain_line
+from almanac.core.text import plain_line
 from catalog.contract.constants import KEY_HEADER
 from catalog.contract.plans import day_start
 from resources.errors import (

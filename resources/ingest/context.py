@@ -14,13 +14,12 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+from almanac.core.files import make_folders, try_lock
 from catalog.contract.constants import EXPORT_SNAPSHOT_MINUTE
 from catalog.contract.plans import PLANS, Plan, day_start
 from resources.errors import Defer
 from resources.http.client import CatalogClient
 from warehouse.codecs import storable_text
-from warehouse.files.locks import try_lock
-from warehouse.files.storage import make_folders
 from warehouse.landing.batches import Feed, Manifest, Pull, Scope
 from warehouse.landing.journal import Intent, OpenPull
 from warehouse.landing.landing import Landing

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal
 
 from pydantic import SecretStr
 
-from almanac.reading.named_sql import NamedStatements
+from almanac.core.statements import Statements
 from catalog.contract.plans import month_start, next_month
 from resources.errors import CatalogError
 
@@ -30,7 +30,7 @@ UNLIMITED: Final = -1
 SECOND_NS: Final = 1_000_000_000
 _UNEVEN_NS: Final = SECOND_NS
 """The largest difference between the clocks of two processor cores."""
-_SQL: Final = NamedStatements("resources.limits")
+_SQL: Final = Statements("resources.limits")
 _Row = tuple[Any, ...]
 _BUSY_S: Final = 30.0
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")

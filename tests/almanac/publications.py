@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+from almanac.core.statements import expand
 from tests.warehouse.answers.handmade import PUBLISHED, Absence, Handmade, Known
 from warehouse.history.warehouse_file import open_next_file
 from warehouse.home import Home
@@ -21,7 +22,6 @@ from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS
 from warehouse.schema.tables import EVENT_VERSIONS, EVENTS, INTERNAL, TABLES
 from warehouse.schema.views import EVENT_CLAIMS
-from warehouse.sql import expand
 
 _BASES = {"event_versions": "observed", "event_claims": "claimed"}
 _ENDED = """

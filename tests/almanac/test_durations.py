@@ -5,8 +5,8 @@ from datetime import timedelta
 import duckdb
 import pytest
 
-from almanac.errors import InvalidArgument
-from almanac.timestamps import read_duration
+from almanac.core.errors import InvalidArgument
+from almanac.core.timestamps import read_duration
 from tests.almanac.test_zones import at, attached, file
 from warehouse.schema import ddl
 

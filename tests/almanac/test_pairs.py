@@ -11,9 +11,9 @@ import pytest
 from almanac.audit.audit import read_universe_rule
 from almanac.calendar.feed import FeedQuery, write_feed
 from almanac.coins import Coin, find_coins, resolve_coins, resolve_texts, split_pair
+from almanac.core.errors import AmbiguousCoin, UnknownName
 from almanac.database import Database, open_database
 from almanac.digest import compute_digest
-from almanac.errors import AmbiguousCoin, UnknownName
 from almanac.reader import Reader
 from tests.almanac.publications import NamedCoin, publish_by_hand
 from tests.warehouse.answers.handmade import Known

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import almanac
-from almanac.errors import InvalidArgument
-from almanac.timestamps import read_timestamp, read_zone
+from almanac.core.errors import InvalidArgument
+from almanac.core.timestamps import read_timestamp, read_zone
 from application.cli.options import instant_option
 from tests.almanac.publications import NamedCoin, publish_by_hand
 from tests.warehouse.answers.handmade import Known

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from almanac.errors import AlmanacError
+from almanac.core.errors import AlmanacError
 from almanac.mcp.toolbox import Toolbox
 from application.web.site import WebSite
 from tests.application.mirror.filled_home import mirroring

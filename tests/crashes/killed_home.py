@@ -18,8 +18,8 @@ from typing import Any
 import duckdb
 import msgspec
 
+from almanac.core.errors import WarehouseError
 from tests.crashes.rotting import land_again, landing_of
-from warehouse.errors import WarehouseError
 from warehouse.files.storage import Storage
 from warehouse.history.merge import merge, rebuild
 from warehouse.home import Home

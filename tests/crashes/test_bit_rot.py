@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from almanac.core.errors import WarehouseError
 from tests.crashes.tables import Digests, partitions, published
-from warehouse.errors import WarehouseError
 from warehouse.history import checkpoints
 from warehouse.history.merge import merge, rebuild
 from warehouse.history.verify import verify

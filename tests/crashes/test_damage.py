@@ -9,12 +9,12 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from almanac.core.errors import WarehouseError
 from tests.crashes.rotting import land_change
 from tests.crashes.tables import Digests, tables_and_state
 from tests.crashes.test_bit_rot import complaints, copied, digests_of, flip
 from tests.history.stories.handmade import HandmadeHome, event
 from tests.reading import reading
-from warehouse.errors import WarehouseError
 from warehouse.history import checkpoints
 from warehouse.history.merge import merge, rebuild
 from warehouse.history.partitions import CHANGES, EVENTS, list_files

@@ -13,13 +13,13 @@ from typing import Any
 import duckdb
 import pytest
 
+from almanac.core.timestamps import utc_now
 from catalog.sandbox.sandbox import Sandbox
 from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.lake.dagster_services import services_in, write_instance
 from tests.lake.servers import PostgresServer, create_database, find_postgres, running_postgres
 from tests.pipeline.automation.daemon import BACKFILL, BACKFILL_STATUS, Pages
 from tests.test_cli import ALMANAC, environment
-from warehouse.clock import utc_now
 
 pytestmark = [pytest.mark.lake, pytest.mark.timeout(3_600)]
 

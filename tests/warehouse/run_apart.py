@@ -11,8 +11,8 @@ import resource
 import sys
 from pathlib import Path
 
+from almanac.core.files import remove_own_folders
 from almanac.reading.query_limits import QueryHooks, QueryLimits
-from almanac.reading.temporary_files import remove_own_folders
 from tests.memory import peak_bytes
 from warehouse.queries import QueryRefused, connected, run_sql
 

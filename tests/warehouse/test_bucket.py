@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from almanac.core.errors import WarehouseError
 from tests.hangs import HANGS_AFTER_S
 from tests.warehouse.landed_days import history, land
-from warehouse.errors import LandingError, WarehouseError
+from warehouse.errors import LandingError
 from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.landing.bucket import HELD_FOR, Bucket

@@ -10,11 +10,11 @@ from typing import Any
 import duckdb
 import pytest
 
+from almanac.core.errors import WarehouseError
 from tests.history.stories.handmade import HandmadeHome, event
 from tests.reading import ask
 from tests.warehouse.landed_days import FIRST, became, history, land
 from tests.warehouse.normalise.catalog_bodies import json_event
-from warehouse.errors import WarehouseError
 from warehouse.history import fold
 from warehouse.history.merge import merge, rebuild
 from warehouse.history.observations import Observation, Outcome

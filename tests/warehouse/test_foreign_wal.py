@@ -12,9 +12,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from almanac.core.errors import WarehouseError
 from tests.history.stories.handmade import HandmadeHome, event
 from tests.warehouse.test_readers import change
-from warehouse.errors import WarehouseError
 from warehouse.history.merge import rebuild
 from warehouse.queries import connected, run_sql
 

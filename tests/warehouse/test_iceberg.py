@@ -17,10 +17,10 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import almanac
+from almanac.core.errors import WarehouseError
 from almanac.event_steps import list_steps
 from tests.almanac.steps.step_world import FIRST, LAST, StepWorld
 from tests.hangs import HANGS_AFTER_S
-from warehouse.errors import WarehouseError
 from warehouse.iceberg import (
     PUBLICATION,
     PUBLICATIONS,

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from warehouse.errors import WarehouseError
+from almanac.core.errors import WarehouseError
 from warehouse.files.locks import hold_lock, is_held, read_holder
 
 TEST_S = 0.05

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from almanac.core.progress import show_progress
 from tests.warehouse.landed_days import land
 from warehouse.history.merge import merge, rebuild
 from warehouse.home import Home
-from warehouse.merge_progress import show_progress
 
 Phases = list[tuple[str, int, int]]
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from almanac.core.text import escape_json, plain, plain_line
 from almanac.reading.row_files import escape_formulas, write_answer
-from almanac.safe_text import escape_json, plain, plain_line
 from tests.almanac.publications import publish_two_events
 from tests.application.cli.hostile_texts import HOSTILE, acting_in
 

@@ -12,15 +12,15 @@ from typing import Any
 import duckdb
 import pytest
 
+from almanac.core.connections import DUCKDB_MAJOR
+from almanac.core.errors import WarehouseError
 from almanac.reading import attached_file, row_files
-from almanac.reading.connections import DUCKDB_MAJOR
 from almanac.reading.query_limits import QueryLimits
 from almanac.reading.row_files import FileFormat, write_answer
 from tests.almanac.publications import publish_two_events
 from tests.warehouse.unclosable import Unclosable, opening
-from warehouse.errors import WarehouseError
+from warehouse.duckdb_limits import open_spilling
 from warehouse.queries import QueryRefused, connect, connected, run_sql
-from warehouse.sql import open_spilling
 
 FORMS: tuple[FileFormat, ...] = ("csv", "json", "parquet")
 SQL = "SELECT event_id, version, coins FROM event_versions WHERE version > 0 ORDER BY ALL"

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from almanac.reading.temporary_files import find_leftovers, own_folder, remove_own_folders
+from almanac.core.files import find_leftovers, own_folder, remove_own_folders
 from tests.hangs import HANGS_AFTER_S
 
 ROOT = Path(__file__).parents[2]
 WRITE = """
 import sys
-from almanac.reading.temporary_files import own_folder
+from almanac.core.files import own_folder
 (own_folder() / "answer").write_text("secret")
 print(own_folder(), flush=True)
 """
@@ -74,7 +74,7 @@ def test_folders_of_others_are_kept(temporary: Path, monkeypatch: pytest.MonkeyP
     before = sorted(temporary.iterdir())
     me = os.getuid()
     with monkeypatch.context() as patch:
-        patch.setattr("almanac.reading.temporary_files.os.getuid", lambda: me + 1)
+        patch.setattr("almanac.core.files.os.getuid", lambda: me + 1)
         own_folder()
         assert list(find_leftovers()) == []
         remove_own_folders()

@@ -2,10 +2,8 @@
 
 The file of a lock is never removed while a process holds the lock. Its content names the holder,
 for people to read.
-`fcntl` is used directly: importing `filelock` takes 0.1 s, which each command would pay.
 """
 
-import fcntl
 import logging
 import os
 import shutil
@@ -17,12 +15,13 @@ from datetime import datetime
 from functools import cache
 from pathlib import Path
 from time import monotonic, sleep
-from typing import IO, Any, Final
+from typing import IO, Final
 
 import msgspec
 
-from warehouse.clock import utc_now
-from warehouse.errors import WarehouseError
+from almanac.core.errors import WarehouseError
+from almanac.core.files import try_lock
+from almanac.core.timestamps import utc_now
 
 WAIT_S: Final = 1800.0
 _POLL_S: Final = 0.05
@@ -88,15 +87,6 @@ def _acquire(lock: IO[bytes], path: Path, what: str, wait_s: float, wait_setting
     return waited
 
 
-def try_lock(lock: IO[Any] | int, *, shared: bool = False) -> bool:
-    """Try to lock an open file or folder without waiting; return whether it succeeded."""
-    try:
-        fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
 def describe_holder(path: Path) -> str:
     """Return the holder of a lock as text."""
     found = read_holder(path)
@@ -115,7 +105,7 @@ def is_held(path: Path) -> bool:
     """Whether a live process holds a lock. The test takes a shared lock for a moment."""
     try:
         with path.open("rb") as lock:
-            return not try_lock(lock, shared=True)
+            return not try_lock(lock, is_shared=True)
     except FileNotFoundError:
         return False
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from time import time
 from typing import Final
 
-_UNFINISHED = ".unfinished-"
+from almanac.core.files import UNFINISHED, make_folders, put_in_place, sync
+
 _OWNER: Final = 0o077
 _GROUP: Final = 0o027
 _WRITE: Final = 0o222
@@ -67,7 +68,7 @@ class Storage:
         """Yield a temporary path for a file or folder; it is removed at the end unless it was
         adopted."""
         make_folders(self.root)
-        staged = self.root / f"{_UNFINISHED}{os.getpid()}-{uuid.uuid4().hex}"
+        staged = self.root / f"{UNFINISHED}{os.getpid()}-{uuid.uuid4().hex}"
         try:
             yield staged
         finally:
@@ -79,11 +80,9 @@ class Storage:
         """Rename a staged file, replacing the file of that name."""
         target = self.path(name)
         make_folders(target.parent)
-        sync(staged)
         if target.is_dir():  # Made by hand or by a disk repair; a rename can't replace it.
             self.remove_folder(name)
-        staged.replace(target)
-        sync(target.parent)
+        put_in_place(staged, target)
 
     def remove(self, name: str) -> None:
         """Remove a file, if it exists."""
@@ -98,7 +97,7 @@ class Storage:
         """Remove a folder with its files; a crash leaves all of it, or an unfinished folder."""
         path = self.path(name)
         if path.exists():
-            doomed = path.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
+            doomed = path.with_name(f"{UNFINISHED}{uuid.uuid4().hex}")
             path.rename(doomed)
             sync(path.parent)
             shutil.rmtree(doomed)
@@ -109,7 +108,7 @@ class Storage:
         Use 0 seconds only while no other process writes here.
         """
         found: list[Path] = []
-        for path in [*self.root.glob(f"{_UNFINISHED}*"), *self.root.glob(f"*/{_UNFINISHED}*")]:
+        for path in [*self.root.glob(f"{UNFINISHED}*"), *self.root.glob(f"*/{UNFINISHED}*")]:
             with suppress(FileNotFoundError):
                 if not older_than_s or time() - path.stat().st_mtime >= older_than_s:
                     found.append(path)
@@ -127,7 +126,7 @@ class Storage:
         return sorted(
             path.relative_to(self.root).as_posix()
             for path in found
-            if not any(part.startswith(_UNFINISHED) for part in path.relative_to(folder).parts)
+            if not any(part.startswith(UNFINISHED) for part in path.relative_to(folder).parts)
         )
 
     def folders(self, under: str) -> list[str]:
@@ -137,7 +136,7 @@ class Storage:
                 found = [entry.name for entry in entries if entry.is_dir()]
         except FileNotFoundError:
             return []
-        return sorted(name for name in found if not name.startswith(_UNFINISHED))
+        return sorted(name for name in found if not name.startswith(UNFINISHED))
 
 
 def link_file(source: Path, target: Path) -> None:
@@ -147,23 +146,6 @@ def link_file(source: Path, target: Path) -> None:
     except OSError:
         shutil.copyfile(source, target)
         sync(target)
-
-
-def sync(path: Path) -> None:
-    """Wait until a file, or the entries of a folder, are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def make_folders(path: Path) -> None:
-    """Make a folder and its parents; sync the parent of each new folder."""
-    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-    path.mkdir(parents=True, exist_ok=True)
-    for folder in reversed(missing):
-        sync(folder.parent)
 
 
 def keep_private(*, group_reads: bool = False) -> None:

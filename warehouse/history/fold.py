@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
+from almanac.core.connections import parse
+from almanac.core.statements import Statements
 from catalog.contract.plans import INSTANT_STEP
 from warehouse.history.observations import (
     Observation,
@@ -30,7 +32,6 @@ from warehouse.normalise.csv_reader import KnownLists
 from warehouse.normalise.normalise import NormalisedBatch, normalise
 from warehouse.normalise.staging import empty_events
 from warehouse.schema.columns import BIT, GROUPS, find_plan
-from warehouse.sql import Statements, parse
 
 END_OF_TIME = datetime(9999, 12, 31, tzinfo=UTC)
 _SQL = Statements(__package__, GROUPS)

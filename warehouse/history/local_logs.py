@@ -4,10 +4,10 @@ state/requests/*.jsonl    state/usage.jsonl
 """
 
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 
 from warehouse.history.warehouse_file import NextFile
-from warehouse.sql import literal
 
 FACT = "local_logs"
 """The key under which the file stores the fingerprint of its logs."""
@@ -40,6 +40,6 @@ def find_local_logs(state: Path) -> LocalLogs:
     found = {table: [path for path in paths if path.is_file()] for table, paths in found.items()}
     stats = [(path.name, path.stat()) for paths in found.values() for path in paths]
     return LocalLogs(
-        {table: [literal(path) for path in paths] for table, paths in found.items()},
+        {table: [escape(str(path)) for path in paths] for table, paths in found.items()},
         " ".join(f"{name}:{stat.st_size}:{stat.st_mtime_ns}" for name, stat in stats),
     )

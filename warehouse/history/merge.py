@@ -25,10 +25,12 @@ from typing import Final
 import duckdb
 import msgspec
 
+from almanac.core.errors import WarehouseError
+from almanac.core.progress import Step, report_progress
+from almanac.core.timestamps import utc_now
 from almanac.reading.attached_file import attach_published
 from warehouse.batch_problems import BatchProblem, list_damaged_problems, list_record_problems
-from warehouse.clock import utc_now
-from warehouse.errors import BatchFailed, DamagedBatch, WarehouseError
+from warehouse.errors import BatchFailed, DamagedBatch
 from warehouse.files.storage import Storage
 from warehouse.history import checkpoints
 from warehouse.history.fold import Fold
@@ -49,7 +51,6 @@ from warehouse.history.warehouse_file import (
 from warehouse.home import Home
 from warehouse.landing.batches import parse_feed
 from warehouse.landing.landing import repair_landing, restore_intact_batches
-from warehouse.merge_progress import Step, report_progress
 from warehouse.schema import ddl
 from warehouse.schema.columns import CONTENT_NAMED
 from warehouse.schema.tables import TABLES

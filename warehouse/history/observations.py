@@ -14,17 +14,11 @@ from typing import Any, Final, Literal
 
 import duckdb
 
+from almanac.core.errors import QUERY_INTERRUPTED, WarehouseError
 from catalog.contract.plans import Plan, find_plan_window
 from warehouse.batch_problems import FAILED
 from warehouse.codecs import storable_text
-from warehouse.errors import (
-    QUERY_INTERRUPTED,
-    BatchFailed,
-    DamagedBatch,
-    LandingError,
-    WarehouseError,
-    is_of_the_disk,
-)
+from warehouse.errors import BatchFailed, DamagedBatch, LandingError, is_of_the_disk
 from warehouse.landing.batches import Manifest
 from warehouse.schema.columns import find_plan
 

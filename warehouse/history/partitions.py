@@ -15,14 +15,14 @@ from typing import Final
 import duckdb
 import msgspec
 
+from almanac.core.progress import report_progress
+from almanac.core.statements import Statements
 from almanac.reading.attached_file import attach_published
 from warehouse.files.documents import hash_file
 from warehouse.files.storage import Storage
 from warehouse.home import Home
-from warehouse.merge_progress import report_progress
 from warehouse.schema.columns import AS_OF, GROUPS
 from warehouse.schema.tables import EVENT_VERSIONS
-from warehouse.sql import Statements
 
 _SQL = Statements(__package__, GROUPS)
 CHANGES: Final = "event_changes"

@@ -9,16 +9,19 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 from typing import Final
 
 import duckdb
 
+from almanac.core.errors import WarehouseError
+from almanac.core.files import own_folder, try_lock
+from almanac.core.statements import Statements
 from almanac.reading.attached_file import attach_published
-from almanac.reading.temporary_files import own_folder
-from warehouse.errors import DamagedBatch, LandingError, WarehouseError
+from warehouse.errors import DamagedBatch, LandingError
 from warehouse.files.documents import hash_file
-from warehouse.files.locks import describe_holder, try_lock
+from warehouse.files.locks import describe_holder
 from warehouse.history import checkpoints
 from warehouse.history.merge import rebuild
 from warehouse.history.partitions import (
@@ -45,7 +48,6 @@ from warehouse.landing.landing import MARKER, MARKERS
 from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS
 from warehouse.schema.tables import TABLES
-from warehouse.sql import Statements, literal
 
 _SQL = Statements(__package__, GROUPS)
 
@@ -155,7 +157,7 @@ def _no_merge(home: Home) -> Iterator[None]:
         yield  # Nobody merged yet.
     else:
         with path.open("rb") as lock:
-            if not try_lock(lock, shared=True):
+            if not try_lock(lock, is_shared=True):
                 raise WarehouseError(
                     f"{describe_holder(path)} is merging. Run the command after it ended."
                 )
@@ -223,7 +225,7 @@ def _check_partitions(home: Home, connection: duckdb.DuckDBPyConnection) -> Iter
         (CHANGES, "event_versions", CHANGES_COLUMNS),
         (EVENTS, "events", EVENTS_COLUMNS),
     ):
-        files = [literal(path) for path in list_files(home, kind)]
+        files = [escape(str(path)) for path in list_files(home, kind)]
         check = f"parquet/{kind} matches the warehouse"
         keys = {key for key in {*record, *contents} if (key == EVENTS) == (kind == EVENTS)}
         wrong = [

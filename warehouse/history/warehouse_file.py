@@ -24,21 +24,21 @@ from typing import Any, Final
 import duckdb
 import msgspec
 
+from almanac.core.connections import open_memory, parse
+from almanac.core.errors import WarehouseError
+from almanac.core.files import make_folders, own_folder, sync
+from almanac.core.statements import Statements
 from almanac.reading.attached_file import (
     attach_published,
     remove_abandoned_links,
     set_aside_foreign_wal,
 )
-from almanac.reading.connections import open_memory
-from almanac.reading.temporary_files import own_folder
-from warehouse.errors import WarehouseError
-from warehouse.files.storage import Storage, close_for_writing, make_folders, sync
+from warehouse.files.storage import Storage, close_for_writing
 from warehouse.history.observations import FoldKey, unify_disk_errors
 from warehouse.home import Home
 from warehouse.landing.batches import RANK
 from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS
-from warehouse.sql import Statements, parse
 
 _SQL = Statements(__package__, GROUPS)
 _NEXT: Final = ".next-"

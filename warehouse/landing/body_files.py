@@ -15,7 +15,8 @@ from typing import Final
 
 import zstandard
 
-from warehouse.files.storage import Storage, sync
+from almanac.core.files import sync
+from warehouse.files.storage import Storage
 from warehouse.landing.batches import KEY_MARK, LandedPage
 
 LARGE: Final = 64 << 20

@@ -19,8 +19,8 @@ from uuid import uuid4
 
 import msgspec
 
-from warehouse.clock import utc_now
-from warehouse.errors import WarehouseError
+from almanac.core.errors import WarehouseError
+from almanac.core.timestamps import utc_now
 from warehouse.files.documents import put_note, read_note
 from warehouse.files.locks import host
 from warehouse.files.storage import Storage

@@ -18,9 +18,11 @@ from typing import Any, Final
 
 import duckdb
 
-from almanac.errors import InvalidArgument
+from almanac.core.connections import parse
+from almanac.core.errors import InvalidArgument
+from almanac.core.files import own_folder
+from almanac.core.statements import Statements
 from almanac.reading.csv_file import RECORD_BYTES, CsvFault, CsvSource
-from almanac.reading.temporary_files import own_folder
 from almanac.user_files import find_header
 from catalog.contract.bodies import fold
 from catalog.contract.records import EVENT_FIELDS, LIST_SEPARATOR
@@ -29,7 +31,6 @@ from warehouse.codecs import storable_text
 from warehouse.normalise.rows import BadRow, match_columns, shows
 from warehouse.normalise.staging import BatchCounts, EventTables
 from warehouse.schema.columns import BIT, GROUPS, NAMES
-from warehouse.sql import Statements, parse
 
 SEPARATORS: Final = (LIST_SEPARATOR, "|", ",")
 """The possible list separators. If several fit equally well, the first is chosen."""

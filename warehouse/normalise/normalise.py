@@ -20,6 +20,7 @@ from typing import Final
 import duckdb
 import msgspec
 
+from almanac.core.statements import Statements
 from almanac.reading.csv_file import read_chunks
 from almanac.user_files import find_kind
 from catalog.contract.plans import Plan
@@ -48,7 +49,6 @@ from warehouse.normalise.json_feeds import (
 from warehouse.normalise.rows import CoinRows, EventRows, category_row
 from warehouse.normalise.staging import BatchCounts, EventTables, Sink
 from warehouse.schema.columns import GROUPS, find_plan, mask_shown_fields
-from warehouse.sql import Statements
 
 _SQL = Statements(__package__, GROUPS)
 

@@ -13,14 +13,13 @@ from typing import Any, Final
 import duckdb
 import msgspec
 
-from almanac.reading.named_sql import quoted_text
+from almanac.core.statements import Statements, quoted_text
 from catalog.contract.bodies import fold
 from catalog.contract.constants import IMPACT_BANDS
 from catalog.contract.plans import Plan
 from warehouse import size_limits
 from warehouse.codecs import raw_text
 from warehouse.schema.columns import BIT, GROUPS, WIRE
-from warehouse.sql import Statements
 
 _SQL = Statements(__package__, GROUPS)
 

@@ -12,13 +12,14 @@ from weakref import WeakSet
 import duckdb
 import msgspec
 
+from almanac.core.connections import parse
+from almanac.core.statements import Statements
 from catalog.contract.constants import IMPACT_MAX, IMPACT_MIN
 from warehouse import size_limits
 from warehouse.codecs import holds_nul, raw_text, storable_text
 from warehouse.landing.batches import Manifest
 from warehouse.normalise.rows import BadRow, define_macros
 from warehouse.schema.columns import BIT, GROUPS
-from warehouse.sql import Statements, parse
 
 _SQL = Statements(__package__, GROUPS)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 from catalog.contract.plans import PLANS, ImpactView, Plan
 
 if TYPE_CHECKING:
-    from warehouse.sql import Groups
+    from almanac.core.statements import Groups
 
 INSTANT: Final = "TIMESTAMP WITH TIME ZONE"
 TEXTS: Final = "VARCHAR[]"

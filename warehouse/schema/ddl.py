@@ -7,11 +7,10 @@ are quoted as literals.
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from almanac.reading.named_sql import quoted, quoted_text
+from almanac.core.statements import Statements, quoted, quoted_text
 from warehouse.schema.columns import GROUPS, Column
 from warehouse.schema.tables import INTERNAL, INTERNAL_SCHEMA, TABLES, Table
 from warehouse.schema.views import AS_OF_MACROS, INTERNAL_MACROS, MACROS, VIEWS
-from warehouse.sql import Statements
 
 _SQL = Statements(__package__, GROUPS)
 _DERIVED = tuple(table for table in TABLES if table.is_view)

@@ -7,21 +7,22 @@ A replay is a mirror with a virtual clock. It sends webhooks to the endpoints of
 the order of knowledge. Its outbox starts empty, so each replay sends the same bytes again.
 """
 
-import os
 import secrets
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from tempfile import NamedTemporaryFile, TemporaryDirectory
+from tempfile import TemporaryDirectory
 from typing import Any, Final, Protocol, Self
 
 import msgspec
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from almanac.core.files import replace_file, wait_for_lock
+from almanac.core.timestamps import utc_now
 from application.web.mirror.as_of import AsOfLayer
 from application.web.mirror.history_routes import ROUTES, extend_parameters
 from application.web.mirror.mirror_document import mirror_document
@@ -36,7 +37,6 @@ from catalog.server.hosting import HostedApp
 from catalog.server.request_guard import is_loopback
 from catalog.server.service_dir import ServiceDir
 from catalog.server.webhooks.sender import SenderOptions, WebhookSender
-from warehouse.clock import utc_now
 
 CONTROL_PATH: Final = "/replay/clock"
 REPLAY_PUSH: Final = SenderOptions(retry_after_s=(1.0,), poll_s=0.1, in_order=True)
@@ -198,11 +198,10 @@ def cursor_secret(folder: Path) -> bytes:
     """Return the secret of a folder, which signs the addresses of calendars; made once."""
     file = folder / "cursor.key"
     if not file.exists():
-        # Linked when it is complete: a kill leaves no part of it, and two starts keep one.
-        with NamedTemporaryFile(dir=folder, prefix=".cursor-") as made:
-            made.write(secrets.token_bytes(32))
-            made.flush()
-            os.fsync(made.fileno())
-            with suppress(FileExistsError):
-                os.link(made.name, file)
+        with file.with_suffix(".lock").open("a") as lock:
+            wait_for_lock(lock)
+            if not file.exists():
+                with replace_file(file) as staged:
+                    staged.touch(mode=0o600)
+                    staged.write_bytes(secrets.token_bytes(32))
     return file.read_bytes()

@@ -16,13 +16,13 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from almanac.errors import WarehouseError
+from almanac.core.connections import open_memory
+from almanac.core.errors import WarehouseError
+from almanac.core.statements import Statements
 from almanac.reading.attached_file import attach_published
-from almanac.reading.connections import open_memory
 from catalog.server.accounts import read_file_version
 from catalog.server.catalog_store import KnownSpan
 from catalog.server.sql_store import SqlStore
-from warehouse.sql import Statements
 
 log = logging.getLogger(__name__)
 _SQL: Final = Statements(__package__)

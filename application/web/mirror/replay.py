@@ -14,7 +14,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from almanac.errors import WarehouseError
+from almanac.core.errors import WarehouseError
 from almanac.history_replay import ChangeDigest
 from application.web.mirror.as_of import utc_text
 from application.web.mirror.publications import open_publication

@@ -16,7 +16,8 @@ import msgspec
 from pydantic import SecretStr
 
 from almanac.coins import resolve_slugs, split_pair
-from almanac.errors import InvalidArgument
+from almanac.core.errors import InvalidArgument
+from almanac.core.timestamps import utc_now
 from almanac.events import KINDS, MinImpact, make_impact_values, read_choices, resolve_categories
 from almanac.reader import Reader
 from application.web.mirror.as_of import utc_text
@@ -27,7 +28,6 @@ from catalog.contract.errors import InvalidCursor
 from catalog.contract.plans import ENTERPRISE
 from catalog.server.gating import CatalogView
 from resources.errors import RetryLater
-from warehouse.clock import utc_now
 
 FOLLOWED_EVERY_S: Final = 0.5
 _END: Final = datetime.fromisoformat("9999-12-31T00:00:00Z")

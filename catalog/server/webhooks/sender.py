@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import chain
 
 import msgspec
 
+from almanac.core.timestamps import ORIGIN, utc_now
 from catalog.contract.constants import (
     SIGNATURE_HEADER,
     WEBHOOK_API_VERSION,
@@ -35,7 +36,6 @@ from catalog.server.webhooks.outbox import FeedPosition, Outbox, OutboxDelivery
 log = logging.getLogger(__name__)
 
 PAGE_SIZE = 500
-_ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_SECRET = "no secret of the endpoint is valid; `endpoints rotate` makes one"
 _MATERIAL = frozenset({*WEBHOOK_MATERIAL, "impact_band"})
 
@@ -89,7 +89,7 @@ class WebhookSender:
     book: EndpointBook
     outbox: Outbox
     _: KW_ONLY
-    wall: Callable[[], datetime] = lambda: datetime.now(UTC)
+    wall: Callable[[], datetime] = utc_now
     poster: Poster = field(default_factory=Poster)
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     options: SenderOptions = SenderOptions()
@@ -219,7 +219,7 @@ class WebhookSender:
                 created_at=at.replace(microsecond=0) if self.states_created else msgspec.UNSET,
             )
             # In order, all are due at the same time, so that the first enqueued is the first sent.
-            due = _ALWAYS if self.options.in_order else (self.due or self.wall)()
+            due = ORIGIN if self.options.in_order else (self.due or self.wall)()
             body = msgspec.json.encode(message)
             yield OutboxDelivery(message.id, endpoint.id, kind, body, known_from, due)
 
@@ -268,7 +268,7 @@ class WebhookSender:
         if outcome.status == 410 or (delivery.attempts >= len(waits_s) and not in_order):
             retry_at = None
         elif in_order:
-            retry_at = _ALWAYS
+            retry_at = ORIGIN
         status, error = outcome.status, outcome.error
         await asyncio.to_thread(
             self.outbox.mark_failed, delivery.id, status=status, error=error, retry_at=retry_at

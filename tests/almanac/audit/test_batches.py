@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from almanac.audit.audit import audit
 from almanac.audit.report import Audit
+from almanac.core.errors import InvalidArgument
+from almanac.core.files import own_folder
 from almanac.database import Database
-from almanac.errors import InvalidArgument
-from almanac.reading.temporary_files import own_folder
 from almanac.results import Result
 from tests.almanac.audit.watched import at
 

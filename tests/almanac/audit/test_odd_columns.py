@@ -17,8 +17,8 @@ import pytest
 
 from almanac.audit.command import audit as audit_command
 from almanac.audit.user_rows import read_signals
+from almanac.core.errors import AlmanacError, InvalidArgument
 from almanac.database import Database
-from almanac.errors import AlmanacError, InvalidArgument
 from almanac.frames import read_timestamp_column
 from almanac.study.prices import read_prices
 from almanac.study.selection import read_given_events

@@ -12,8 +12,8 @@ import almanac
 from almanac.audit.report import Audit
 from almanac.audit.user_rows import suggest_fields
 from almanac.command_line import main
+from almanac.core.errors import InvalidArgument
 from almanac.database import Database
-from almanac.errors import InvalidArgument
 from tests.almanac.audit.watched import at, audit_row
 
 ASKED = pd.DataFrame(

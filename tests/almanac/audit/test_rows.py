@@ -10,8 +10,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from almanac.core.errors import InvalidArgument
 from almanac.database import Database
-from almanac.errors import InvalidArgument
 from tests.almanac.audit.watched import at, open_watched
 
 FRAME = pd.DataFrame(

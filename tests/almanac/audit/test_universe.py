@@ -16,8 +16,8 @@ import pytest
 import almanac
 from almanac.audit.report import Audit
 from almanac.command_line import main
+from almanac.core.errors import InvalidArgument, UnknownName
 from almanac.database import Database
-from almanac.errors import InvalidArgument, UnknownName
 from tests.almanac.audit.watched import at, audit_row, open_watched
 from tests.almanac.publications import publish_by_hand
 from tests.warehouse.answers.handmade import Known

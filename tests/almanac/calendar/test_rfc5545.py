@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from almanac.calendar.feed import FeedQuery, text_line, write_feed
-from almanac.safe_text import plain, plain_line
+from almanac.core.text import plain, plain_line
 from tests.almanac.calendar.test_feed import NOW, PULLED, open_at
 from tests.warehouse.answers.handmade import Known
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from almanac.core.text import escape_markdown, escape_mrkdwn, make_web_address, plain_line
 from almanac.digest import (
     IN_ORDER,
     SLACK_ALL_MAX,
@@ -22,7 +23,6 @@ from almanac.digest import (
     as_slack,
     format_digest,
 )
-from almanac.safe_text import escape_markdown, escape_mrkdwn, make_web_address, plain_line
 from tests.application.cli.hostile_texts import HOSTILE, acting_in
 
 SINCE = datetime(2026, 3, 1, tzinfo=UTC)

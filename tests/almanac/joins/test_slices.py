@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import almanac
+from almanac.core.errors import InvalidArgument, UnknownName
 from almanac.database import Database
-from almanac.errors import InvalidArgument, UnknownName
 from almanac.frames import read_timestamp_column
 from almanac.next_events import close_bars
 from tests.almanac.joins.test_attach_known import ABSENCES, ADDED, COINS, NOW, PULLS, VERSIONS, at

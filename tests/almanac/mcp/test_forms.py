@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import almanac
-from almanac.errors import AlmanacError
+from almanac.core.errors import AlmanacError
+from almanac.core.timestamps import read_timestamp
 from almanac.events import KINDS, STATUSES
 from almanac.mcp.toolbox import Toolbox
 from almanac.mcp.tools import TOOLS
@@ -215,4 +216,4 @@ def test_tools_are_six_and_short() -> None:
         assert kind in described["what_changed"][1]["properties"]["kinds"]["description"]
     for status in STATUSES:
         assert status in described["events_as_of"][1]["properties"]["status"]["description"]
-    assert NOW - timedelta(days=7) == almanac.timestamps.read_timestamp(SINCE, "since")
+    assert NOW - timedelta(days=7) == read_timestamp(SINCE, "since")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from almanac.errors import AlmanacError, QueryRefused
+from almanac.core.errors import AlmanacError, QueryRefused
 from almanac.mcp.toolbox import Toolbox
 from almanac.reading.query_limits import QueryLimits
 from tests.almanac.mcp.conftest import NOW

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from almanac.errors import AlmanacError
+from almanac.core.errors import AlmanacError
 from almanac.mcp.query_process import BYTES_MAX, QueryProcesses
 from almanac.mcp.toolbox import LIMITS, Toolbox
 from almanac.mcp.tools import LIMIT, LIMIT_MAX, TOOLS

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from almanac.errors import AlmanacError
+from almanac.core.errors import AlmanacError
 from almanac.mcp.query_process import BYTES_MAX
 from almanac.mcp.toolbox import Toolbox
 from almanac.mcp.tools import TOOLS

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from almanac.errors import InvalidArgument
+from almanac.core.errors import InvalidArgument
 from almanac.study.prices import read_prices
 
 DAYS = pd.date_range("2026-01-01", periods=40, freq="D", tz="UTC")

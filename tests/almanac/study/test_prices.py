@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from almanac.errors import InvalidArgument
+from almanac.core.errors import InvalidArgument
 from almanac.study.prices import Prices, read_prices
 from almanac.study.returns import compute_returns
 from almanac.study.windows import Spans, make_study_rows

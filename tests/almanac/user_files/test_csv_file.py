@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from almanac.errors import InvalidArgument
+from almanac.core.errors import InvalidArgument
 from almanac.reading import csv_file
 from almanac.reading.csv_file import RecordReader, count_plain_records
 from almanac.user_files import CsvFile

@@ -9,8 +9,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from almanac.core.errors import InvalidArgument
 from almanac.database import open_database
-from almanac.errors import InvalidArgument
 from almanac.user_files import CsvFile, find_column, open_parquet, plain_name
 from tests.almanac.publications import publish_two_events
 

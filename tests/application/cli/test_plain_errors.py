@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from almanac.core.timestamps import utc_now
 from catalog.sandbox.sandbox import Sandbox
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.run_records import report_daemon
 from tests.pipeline.small_home import SmallHome
-from warehouse.clock import utc_now
 from warehouse.history import merge as merging
 from warehouse.home import Home
 

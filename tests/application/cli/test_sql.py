@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from almanac.safe_text import format_number
+from almanac.core.text import format_number
 from tests.almanac.publications import publish_two_events
 from tests.hangs import HANGS_AFTER_S, without_steps
 from tests.pipeline.conftest import Almanac

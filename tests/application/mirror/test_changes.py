@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from pydantic import SecretStr
 
-from almanac.errors import InvalidArgument
+from almanac.core.errors import InvalidArgument
 from application.web.mirror.history_routes import read_changes
 from application.web.mirror.mirror import Mirror
 from application.web.mirror.publications import Publications as Published

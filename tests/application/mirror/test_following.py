@@ -15,7 +15,7 @@ import duckdb
 import httpx
 import pytest
 
-from almanac.errors import WarehouseError
+from almanac.core.errors import WarehouseError
 from application.web.mirror.mirror import Mirror
 from application.web.mirror.publications import Publications
 from application.web.site import WebSite

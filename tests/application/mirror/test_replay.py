@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 import almanac
-from almanac.errors import WarehouseError
+from almanac.core.errors import WarehouseError
 from application.web.mirror.mirror import CONTROL_PATH
 from application.web.mirror.replay import Replay
 from catalog.contract.plans import ELITE

@@ -156,7 +156,7 @@ def test_a_delivery_that_cannot_be_stored_is_503_until_it_can(
 
     with monkeypatch.context() as patched:
         full = OSError(28, "No space left on device")
-        patched.setattr("warehouse.files.storage.sync", raising(full))
+        patched.setattr("almanac.core.files.sync", raising(full))
         patched.setattr("resources.inbox.sync", raising(full))
         answer = receiver.post(body)
         assert (*reason(answer), answer.headers["retry-after"]) == (503, "not stored", "5")

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from almanac.core.timestamps import utc_now
 from resources.inbox import Inbox
 from tests.application.receiver.programs import ReceiveProgram, set_service_clock
 from tests.application.receiver.served import Served, answer_on, request, served, signature
 from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.resources.inbox.deliveries import START, Clock, bodies_in, delivery, landed_bodies
-from warehouse.clock import utc_now
 from warehouse.home import Home
 
 SENDERS = 8

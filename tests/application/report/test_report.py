@@ -13,9 +13,9 @@ from typing import Final
 import pytest
 from pydantic import SecretStr
 
+from almanac.core.errors import AlmanacError
 from almanac.database import open_database
 from almanac.digest import compute_digest
-from almanac.errors import AlmanacError
 from application.web.html_report import next_report, read_marks
 from tests.application.report.reported_home import (
     NOW,

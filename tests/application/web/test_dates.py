@@ -5,8 +5,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from almanac.core.errors import AlmanacError
 from almanac.database import Database
-from almanac.errors import AlmanacError
 
 TEXTS = (
     *("0001-01-01", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "0000-01-01"),

@@ -9,8 +9,8 @@ import pytest
 from starlette.routing import Route, Router
 from starlette.testclient import TestClient
 
+from almanac.core.errors import InvalidArgument
 from almanac.database import open_database
-from almanac.errors import InvalidArgument
 from application.web.pages import Pages, SiteRequest, table_file
 from application.web.site import page_routes
 from tests.almanac.publications import publish_by_hand

@@ -8,6 +8,7 @@ from starlette.routing import Router
 from starlette.testclient import TestClient
 
 import almanac
+from almanac.core.errors import WarehouseError
 from almanac.database import open_database
 from application.web.quality_page import HomeWatch
 from application.web.site import WebSite, page_routes
@@ -21,7 +22,6 @@ from tests.application.web.handmade_site import NOW as LATER
 from tests.application.web.test_changes import make_move
 from tests.warehouse.landed_days import FIRST as LANDED
 from tests.warehouse.landed_days import land
-from warehouse.errors import WarehouseError
 from warehouse.history.merge import merge
 from warehouse.home import Home
 

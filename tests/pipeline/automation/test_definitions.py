@@ -12,6 +12,7 @@ import yaml
 from pydantic import SecretStr
 from pyiceberg.catalog.sql import SqlCatalog
 
+from almanac.core.timestamps import utc_now
 from application.cli.ui import _prepare
 from assets.landed import COMPLETE_DAY
 from assets.layout import Layout
@@ -25,7 +26,6 @@ from tests.pipeline.homes_in_days import QUIET, settings_of
 from tests.pipeline.small_home import NOW, SmallHome
 from tests.test_cli import ROOT, environment
 from tests.warehouse.test_iceberg import EQUAL, count_differences
-from warehouse.clock import utc_now
 from warehouse.home import Home
 
 WATCHED = """

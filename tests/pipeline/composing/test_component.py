@@ -20,6 +20,8 @@ from dagster.components.testing import create_defs_folder_sandbox
 from pydantic import ValidationError
 from sqlalchemy import create_engine
 
+from almanac.core.errors import WarehouseError
+from almanac.core.timestamps import utc_now
 from assets.layout import Layout
 from assets.published_tables import PUBLISHED, published_tables
 from pipeline.automation.dead_runs import PROCESS_TAG
@@ -32,8 +34,6 @@ from tests.pipeline.homes_in_days import QUIET, settings_of
 from tests.pipeline.run_records import start_run
 from tests.pipeline.small_home import DAY, NOW, SmallHome
 from tests.test_cli import ROOT
-from warehouse.clock import utc_now
-from warehouse.errors import WarehouseError
 from warehouse.history.merge import merge
 from warehouse.home import Home
 

@@ -12,10 +12,10 @@ import dagster as dg
 import duckdb
 import pytest
 
+from almanac.core.timestamps import utc_now
 from tests.pipeline.homes_in_days import QUIET
 from tests.pipeline.small_home import NOW, SmallHome
 from tests.warehouse.normalise.catalog_bodies import json_event
-from warehouse.clock import utc_now
 from warehouse.history.merge import merge
 
 ROOT = Path(__file__).parents[3]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from almanac.core.timestamps import utc_now
 from catalog.contract.plans import ELITE, ENTERPRISE, FREE, PRO, STANDARD, Plan
 from catalog.sandbox.sandbox import Sandbox
 from pipeline.polls import (
@@ -31,7 +32,6 @@ from resources.scopes import PollWindow
 from resources.session import poll, pull
 from tests.pipeline.homes_in_days import address_of, settings_of
 from tests.pipeline.small_home import SmallHome
-from warehouse.clock import utc_now
 from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.landing.batches import Scope

@@ -22,6 +22,7 @@ import pytest
 import zstandard
 from pydantic import SecretStr
 
+from almanac.core.timestamps import utc_now
 from catalog.sandbox.sandbox import Sandbox
 from pipeline.build import build_definitions
 from pipeline.component import AlmanacComponent
@@ -46,7 +47,6 @@ from tests.resources.fakes import FakeTime
 from tests.resources.pulls import puller_of
 from tests.test_cli import ALMANAC, environment
 from tests.unlimited import Unlimited
-from warehouse.clock import utc_now
 from warehouse.home import Home
 
 CUT = {

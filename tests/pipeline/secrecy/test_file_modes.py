@@ -11,6 +11,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
+from almanac.core.timestamps import utc_now
 from application.cli.maintenance import PACKAGES
 from application.receiver import Receiver, make_verifier
 from catalog.contract.signatures import SignatureRejected, sign
@@ -24,7 +25,6 @@ from tests.pipeline.secrecy.repeating_service import PUSH_SECRETS, traces_in
 from tests.pipeline.small_home import SmallHome
 from tests.resources.inbox.deliveries import delivery
 from tests.test_cli import ALMANAC, environment
-from warehouse.clock import utc_now
 from warehouse.files.storage import is_readable_by_others
 from warehouse.history.partitions import list_files
 from warehouse.home import Home

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from almanac.core.errors import WarehouseError
 from resources.inbox import ID_REUSED, Inbox, list_receipts
 from tests.resources.inbox.deliveries import START, Clock, bodies_in, delivery, landed_bodies, store
-from warehouse.errors import WarehouseError
 from warehouse.files.locks import hold_lock
 from warehouse.home import Home
 from warehouse.landing.landing import Landing
@@ -52,7 +52,7 @@ def test_a_delivery_is_a_file_of_its_bytes_named_by_receipt_and_hash(home: Home)
 
 def test_a_stored_delivery_waited_for_the_disk(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Path] = []
-    monkeypatch.setattr("warehouse.files.storage.sync", synced.append)
+    monkeypatch.setattr("almanac.core.files.sync", synced.append)
     store(home, START, delivery(1))
     assert home.inbox in synced, "the name of the file"
     assert any(path.parent == home.inbox for path in synced), "its content"

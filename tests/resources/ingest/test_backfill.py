@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from pydantic import SecretStr
 
+from almanac.core.errors import WarehouseError
 from catalog.contract.plans import ELITE, FREE, PRO, STANDARD, Plan
 from catalog.sandbox.sandbox import Sandbox
 from resources.calendar_backfill import Backfill, OpenBackfill, read_open_backfill
@@ -23,7 +24,6 @@ from tests.resources.conftest import MakeClient
 from tests.resources.fakes import days, paginated
 from tests.resources.pulls import AT, SOURCE
 from tests.unlimited import Unlimited
-from warehouse.errors import WarehouseError
 from warehouse.files.documents import put_note
 from warehouse.files.storage import Storage
 from warehouse.landing.landing import Landing

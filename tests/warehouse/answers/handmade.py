@@ -12,6 +12,7 @@ from typing import Any
 
 import duckdb
 
+from almanac.core.statements import Statements
 from warehouse.schema import ddl
 from warehouse.schema.columns import CONTENT_NAMED, DATING, GROUPS
 from warehouse.schema.tables import (
@@ -21,7 +22,6 @@ from warehouse.schema.tables import (
     TABLES,
 )
 from warehouse.schema.views import AS_OF_MACROS, EVENT_CLAIMS, INTERNAL_MACROS, MACROS, VIEWS
-from warehouse.sql import Statements
 
 ZONES = ("UTC", "America/New_York", "Asia/Kolkata", "Pacific/Kiritimati")
 

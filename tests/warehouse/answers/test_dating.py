@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from almanac.core.connections import parse
 from tests.warehouse.answers.handmade import ZONES, declare_macros
 from tests.warehouse.answers.plain.dating import dating
 from warehouse.schema.tables import INTERNAL_SCHEMA
-from warehouse.sql import parse
 
 INSTANTS = st.one_of(
     st.datetimes(datetime(2016, 1, 1), datetime(2032, 1, 1)),  # noqa: DTZ001

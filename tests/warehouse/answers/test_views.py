@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from almanac.core.statements import statements_in
 from tests.warehouse.answers.handmade import ZONES, Absence, Handmade, Known
 from tests.warehouse.answers.seeded import day, seeded
 from warehouse.schema import ddl
 from warehouse.schema.views import MACROS, VIEWS
-from warehouse.sql import statements_in
 
 MOVED: dict[str, Any] = {"change_kinds": ("rescheduled",), "changed_fields": ("date",)}
 UPDATED = day(1) - timedelta(minutes=3)

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from almanac.core.errors import WarehouseError
 from catalog.contract.plans import PLANS, ImpactView, Plan, impact_band
 from catalog.contract.records import EVENT_FIELDS, HEADER, Delivery, Event, EventCoin, encode_rows
 from tests.warehouse.normalise.catalog_bodies import AT, BatchReader, csv_body, plain
-from warehouse.errors import WarehouseError
 from warehouse.normalise.csv_reader import CsvExport
 from warehouse.normalise.normalise import NormalisedBatch
 from warehouse.normalise.rows import clean

@@ -12,12 +12,12 @@ from typing import Any
 import duckdb
 import pytest
 
+from almanac.core.errors import WarehouseError
 from almanac.reading.csv_file import RECORD_BYTES
 from tests.hangs import HANGS_AFTER_S
 from tests.reading import ask
 from tests.warehouse.landed_days import became
 from tests.warehouse.normalise.catalog_bodies import csv_body, json_event, plain
-from warehouse.errors import WarehouseError
 from warehouse.history import fold
 from warehouse.history.merge import merge
 from warehouse.home import Home

@@ -2,8 +2,8 @@
 
 import pytest
 
+from almanac.core.statements import Groups, expand
 from warehouse.schema.columns import GROUPS, NAMES
-from warehouse.sql import Groups, expand
 
 SMALL: Groups = {
     "all": tuple({"name": name, "type": "VARCHAR"} for name in ("a", "b", "c")),

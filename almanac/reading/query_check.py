@@ -1,121 +1,17 @@
-"""Named SQL statements in `.sql` files, and the check that a user's statement only reads.
+"""The check that a statement of a user only reads.
 
-    -- name: next_event
-    -- Grain: one row per row of the frame …
-    SELECT …
-
-A file is one step, with its statements in execution order. Values are bound by name. The check
-is needed since `EXPLAIN ANALYZE` runs its statement, DuckDB types a PIVOT inside a COPY as PIVOT,
-and a SELECT may have a COPY or an INSERT in its WITH.
+It is needed since `EXPLAIN ANALYZE` runs its statement, DuckDB types a PIVOT inside a COPY as
+PIVOT, and a SELECT may have a COPY or an INSERT in its WITH.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from importlib import resources
-from importlib.resources.abc import Traversable
-from types import MappingProxyType
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import duckdb
 
-from almanac.errors import QueryRefused
-from almanac.reading.connections import DUCKDB_MAJOR
-
-NO_VALUES: Final[Mapping[str, Any]] = MappingProxyType({})
-_FOLDERS: Final = frozenset({"sql", "views"})
-_SHARED: Final = re.compile(r"\{shared (\w+)\}")
-_NAMED: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
-
-
-class NamedStatements:
-    """The statements of a package by name. Files are read at the first access."""
-
-    def __init__(self, package: str) -> None:
-        self._package = package
-        self._ready: dict[str, str] = {}
-
-    def __getitem__(self, name: str) -> str:
-        """Return the text of a statement."""
-        if name not in self._ready:
-            try:
-                self._ready[name] = self._prepared(_read_statements(self._package)[name])
-            except ValueError as error:
-                raise ValueError(f"{self._package}, statement {name}: {error}") from None
-        return self._ready[name]
-
-    @property
-    def texts(self) -> dict[str, str]:
-        """All statements by name, in the order of their files."""
-        return {name: self[name] for name in _read_statements(self._package)}
-
-    def _prepared(self, text: str) -> str:
-        return _SHARED.sub(lambda found: _shared_parts()[f"shared_{found[1]}"], text)
-
-
-@cache
-def _shared_parts() -> dict[str, str]:
-    file = resources.files("almanac.reading") / "sql" / "shared.sql"
-    return dict(statements_in(file.read_text("utf-8")))
-
-
-@cache
-def _read_statements(package: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for file in _files(resources.files(package)):
-        for name, text in statements_in(file.read_text("utf-8")):
-            if name in found:
-                raise ValueError(f"{package} has two statements {name}")
-            found[name] = text
-    return found
-
-
-def statements_in(text: str) -> list[tuple[str, str]]:
-    _, *parts = _NAMED.split(text)
-    return list(zip(parts[::2], (part.strip() for part in parts[1::2]), strict=True))
-
-
-def _files(folder: Traversable) -> Iterator[Traversable]:
-    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if entry.name.endswith(".sql"):
-            yield entry
-        elif entry.name in _FOLDERS:
-            yield from _files(entry)
-
-
-def quoted(name: str) -> str:
-    """Return an identifier as SQL."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def distinct_names(names: Sequence[str]) -> list[str]:
-    """Return unique names: with a repeated name, a dict, a frame or JSON would lose a column."""
-    found: list[str] = []
-    for name in names:
-        number, free = 0, name
-        while free in found or (number and free in names):
-            number += 1
-            free = f"{name}_{number}"
-        found.append(free)
-    return found
-
-
-def quoted_text(text: str) -> str:
-    """Return a text as SQL, where no value can be bound."""
-    return "'" + text.replace("'", "''") + "'"
-
-
-Literal = str | bool | int | Sequence[str]
-
-
-def literal(value: Literal) -> str:
-    """Return a value as SQL, where none can be bound."""
-    if isinstance(value, str):
-        return quoted_text(value)
-    if isinstance(value, bool | int):
-        return str(value).lower()
-    return "[" + ", ".join(map(quoted_text, value)) + "]"
-
+from almanac.core.connections import DUCKDB_MAJOR
+from almanac.core.errors import QueryRefused
 
 _EXPLAINING: Final = frozenset({"explain", "analyze", "verbose"})
 _OPENING_WORDS: Final = frozenset(

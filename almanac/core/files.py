@@ -1,9 +1,9 @@
-"""The temporary files of a process: in a folder of its own that is removed when it ends.
+"""Atomic writes, locks, and the temporary folder of a process.
 
-    <temporary folder>/almanac-process-…/
-
-The process holds an OS lock on its folder until it ends. A folder whose lock is free was left by a
-killed process; the next process of the same user removes it.
+A process has its temporary files in `<temporary folder>/almanac-process-…/`. It holds an OS lock
+on this folder until it ends. A folder whose lock is free was left by a killed process; the next
+process of the same user removes it. `fcntl` is used directly: importing `filelock` takes 0.1 s,
+which each command would pay.
 """
 
 import atexit
@@ -12,13 +12,75 @@ import os
 import shutil
 import tempfile
 import threading
+import uuid
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import IO, Any, Final
 
 _PREFIX: Final = "almanac-process-"
 _ENDED: Final = "-ended"
+UNFINISHED: Final = ".unfinished-"
+"""Names of temporary files beside their targets begin so. A killed writer leaves its file."""
+
+
+@contextmanager
+def replace_file(target: Path, *, is_durable: bool = True) -> Iterator[Path]:
+    """Yield a temporary path; the file written there then replaces `target`.
+
+    So nobody reads a part of it, and it outlasts a power failure if `is_durable`. On an error
+    `target` is unchanged, and the temporary file is removed.
+    """
+    staged = target.with_name(f"{UNFINISHED}{os.getpid()}-{uuid.uuid4().hex}")
+    try:
+        yield staged
+        if is_durable:
+            put_in_place(staged, target)
+        else:
+            staged.replace(target)
+    finally:
+        staged.unlink(missing_ok=True)
+
+
+def put_in_place(staged: Path, target: Path) -> None:
+    """Rename a finished file or folder durably, replacing the file of that name."""
+    sync(staged)
+    staged.replace(target)
+    sync(target.parent)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the entries of a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_folders(path: Path) -> None:
+    """Make a folder and its parents; sync the parent of each new folder."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in reversed(missing):
+        sync(folder.parent)
+
+
+def try_lock(lock: IO[Any] | int, *, is_shared: bool = False) -> bool:
+    """Try to lock an open file or folder without waiting; return whether it succeeded.
+
+    The lock ends when the file is closed, at the latest with the process.
+    """
+    try:
+        fcntl.flock(lock, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def wait_for_lock(lock: IO[Any]) -> None:
+    """Lock an open file, after all who hold its lock now."""
+    fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 _locked: Final[dict[tuple[int, str], tuple[Path, int]]] = {}
@@ -78,7 +140,7 @@ def _make_locked(parent: str) -> tuple[Path, int]:
         except FileNotFoundError:
             continue  # Another process removed it as a leftover.
         try:
-            is_ours = _try_lock(descriptor) and folder.exists()
+            is_ours = try_lock(descriptor) and folder.exists()
         except OSError:
             is_ours = True  # This disk can't lock folders, so no process removes it as a leftover.
         if is_ours:
@@ -92,14 +154,6 @@ def _opened(folder: Path) -> int:
 
 def _is_free(descriptor: int) -> bool:
     try:
-        return _try_lock(descriptor)
+        return try_lock(descriptor)
     except OSError:
         return False  # This disk can't lock folders, so the owner may be alive.
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

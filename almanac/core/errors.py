@@ -11,7 +11,10 @@ AlmanacError
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
+
+QUERY_INTERRUPTED: Final = "Query interrupted"
+"""Text of the RuntimeError that DuckDB raises if a signal interrupts a query."""
 
 
 class AlmanacError(Exception):

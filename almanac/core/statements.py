@@ -5,34 +5,29 @@
     INSERT INTO day_versions SELECT …, {each content: @name}, known, extra FROM new_versions;
 
 A file is one step and has its statements in the order in which they run; its header shows the flow.
-Values are bound by name; only identifiers of declared tables are put into the text. `{each …}`
-expands to a list of columns (below). The module replaces each other name in braces; the file header
-lists these names.
+Values are bound by name; only identifiers of declared tables are put into the text. `{shared …}`
+is replaced by a part in `shared.sql`, `{each …}` by a list of columns (below). The module replaces
+each other name in braces; the file header lists these names.
 
 `{each GROUP: TEMPLATE}` repeats the template for each column of a group of `schema/columns.py`, in
 declared order, with commas; templates that begin with `WHEN` are branches of a `CASE` and have
 none. `@name` is the column's name; `columns.py` ends with the other marks. `{each GROUP before
 COLUMN: …}` takes the columns before one, `after COLUMN` the columns after it, `except COLUMN,
 COLUMN` all but some.
-
-Also here: connections of the programs that make the warehouse, with limited memory.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from pathlib import Path
-from typing import Final
+from importlib import resources
+from importlib.resources.abc import Traversable
+from types import MappingProxyType
+from typing import Any, Final
 
-import duckdb
-
-from almanac.reading.connections import open_memory
-from almanac.reading.csv_file import literal
-from almanac.reading.named_sql import NamedStatements, statements_in
-from warehouse.duckdb_limits import USUAL_LIMITS, DuckDBLimits
-
-__all__ = ["Groups", "Statements", "expand", "literal", "parse", "statements_in"]
-
+NO_VALUES: Final[Mapping[str, Any]] = MappingProxyType({})
+_FOLDERS: Final = frozenset({"sql", "views"})
+_SHARED: Final = re.compile(r"\{shared (\w+)\}")
+_NAMED: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _COMMENT_OR_EACH: Final = re.compile(r"--[^\n]*|\{each\b[^{}]*\}?")
 _EACH: Final = re.compile(r"\{each (\w+)(?: (before|after|except) (\w+(?:, \w+)*))?:\s+([^{}]+)\}")
 _MARK: Final = re.compile(r"@\w*")
@@ -42,21 +37,100 @@ _SHORT_CHARS: Final = 30
 Groups = Mapping[str, Sequence[Mapping[str, str]]]
 """Groups of columns by name; for each column, in declared order, the values of `@name` etc."""
 _NO_GROUPS: Final[Groups] = {}
-_SMALL_BYTES: Final = 16_000_000
 
 
-class Statements(NamedStatements):
-    """The expanded statements of a package by name. Files are read at the first access.
+class Statements:
+    """The statements of a package by name. Files are read at the first access.
 
     `groups` are the groups of columns that its expansions may name.
     """
 
     def __init__(self, package: str, groups: Groups = _NO_GROUPS) -> None:
-        super().__init__(package)
+        self._package = package
         self._groups = groups
+        self._ready: dict[str, str] = {}
+
+    def __getitem__(self, name: str) -> str:
+        """Return the text of a statement."""
+        if name not in self._ready:
+            try:
+                self._ready[name] = self._prepared(_read_statements(self._package)[name])
+            except ValueError as error:
+                raise ValueError(f"{self._package}, statement {name}: {error}") from None
+        return self._ready[name]
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """All statements by name, in the order of their files."""
+        return {name: self[name] for name in _read_statements(self._package)}
 
     def _prepared(self, text: str) -> str:
-        return expand(text, self._groups)
+        shared = _SHARED.sub(lambda found: _shared_parts()[f"shared_{found[1]}"], text)
+        return expand(shared, self._groups)
+
+
+@cache
+def _shared_parts() -> dict[str, str]:
+    file = resources.files(__package__) / "sql" / "shared.sql"
+    return dict(statements_in(file.read_text("utf-8")))
+
+
+@cache
+def _read_statements(package: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for file in _files(resources.files(package)):
+        for name, text in statements_in(file.read_text("utf-8")):
+            if name in found:
+                raise ValueError(f"{package} has two statements {name}")
+            found[name] = text
+    return found
+
+
+def statements_in(text: str) -> list[tuple[str, str]]:
+    _, *parts = _NAMED.split(text)
+    return list(zip(parts[::2], (part.strip() for part in parts[1::2]), strict=True))
+
+
+def _files(folder: Traversable) -> Iterator[Traversable]:
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.name.endswith(".sql"):
+            yield entry
+        elif entry.name in _FOLDERS:
+            yield from _files(entry)
+
+
+def quoted(name: str) -> str:
+    """Return an identifier as SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def distinct_names(names: Sequence[str]) -> list[str]:
+    """Return unique names: with a repeated name, a dict, a frame or JSON would lose a column."""
+    found: list[str] = []
+    for name in names:
+        number, free = 0, name
+        while free in found or (number and free in names):
+            number += 1
+            free = f"{name}_{number}"
+        found.append(free)
+    return found
+
+
+def quoted_text(text: str) -> str:
+    """Return a text as SQL, where no value can be bound."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+Literal = str | bool | int | Sequence[str]
+
+
+def literal(value: Literal) -> str:
+    """Return a value as SQL, where none can be bound."""
+    if isinstance(value, str):
+        return quoted_text(value)
+    if isinstance(value, bool | int):
+        return str(value).lower()
+    return "[" + ", ".join(map(quoted_text, value)) + "]"
 
 
 def expand(text: str, groups: Groups) -> str:
@@ -125,42 +199,3 @@ def _laid_out(items: list[str], comma: str, line: str) -> str:
                 text, width = f"{text}\n{indent}", len(indent)
         text, width = text + item, width + len(item) + len(comma)
     return text
-
-
-@cache
-def parse(text: str) -> duckdb.Statement:
-    """Return a parsed statement that any connection can run repeatedly.
-
-    For a long statement on few rows, parsing takes a third of the time. Not for texts that differ
-    from run to run: each is kept.
-    """
-    with _parser().cursor() as connection:
-        (statement,) = connection.extract_statements(text)
-    return statement
-
-
-@cache
-def _parser() -> duckdb.DuckDBPyConnection:
-    """Return a shared in-memory process, since making one takes 12 ms."""
-    return open_memory()
-
-
-def open_spilling(
-    spill: Path, limits: DuckDBLimits = USUAL_LIMITS, *, warehouse: Path | None = None
-) -> duckdb.DuckDBPyConnection:
-    """Open as `open_memory`, with limits and a folder for spilled data.
-
-    `warehouse` is the file whose rows the statements read or write; if it is small, the
-    connection is set for few rows.
-    """
-    connection = open_memory()
-    is_file = warehouse is not None and warehouse.is_file()
-    if warehouse is not None and is_file and warehouse.stat().st_size <= _SMALL_BYTES:
-        # Each join clears the same tables for filters of its other side, however few the rows
-        # are: half of the memory that a merge of two rows touches.
-        connection.execute("SET disabled_optimizers = 'join_filter_pushdown'")
-    connection.execute("SET memory_limit = $limit", {"limit": f"{limits.memory_bytes}B"})
-    if limits.threads is not None:
-        connection.execute("SET threads = $threads", {"threads": limits.threads})
-    connection.execute("SET temp_directory = $folder", {"folder": str(spill)})
-    return connection

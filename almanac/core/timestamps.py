@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from typing import TYPE_CHECKING, Any, Final, Literal, SupportsFloat, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from almanac.errors import InvalidArgument
+from almanac.core.errors import InvalidArgument
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,6 +63,11 @@ _FIRST: Final = datetime.min.replace(tzinfo=UTC)
 _LONGEST: Final = timedelta(days=365_000)
 _LATEST: Final = datetime.fromisoformat("9999-12-30")
 _DAYS: Final = {"today": 0, "yesterday": -1, "tomorrow": 1}
+
+
+def utc_now() -> datetime:
+    """Return the current time of this machine, in UTC."""
+    return datetime.now(UTC)
 
 
 def read_zone(name: str | tzinfo) -> tzinfo:
