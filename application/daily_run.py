@@ -18,7 +18,6 @@ import duckdb
 
 from almanac.core.errors import QUERY_INTERRUPTED, AlmanacError, WarehouseError
 from assets.event_changes import MERGED_TAG
-from assets.feed_day import USUAL
 from assets.metadata import REFOLD_NOTES, RESUMES_AT
 from pipeline.automation.dead_runs import process_tags
 from pipeline.automation.jobs import DAILY
@@ -27,6 +26,7 @@ from pipeline.build import build_definitions, make_layout
 from pipeline.home_location import locate_home
 from pipeline.service_session import OpenedSession
 from pipeline.settings import Settings
+from resources.feed_day import USUAL
 from resources.session import LazySession, pull
 from resources.waits import report
 from warehouse.batch_problems import BatchProblem, list_new_problems

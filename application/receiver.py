@@ -30,9 +30,10 @@ from catalog.contract.errors import BodyTooLarge, BodyTooSlow
 from catalog.contract.signatures import SignatureRejected, Verifier
 from catalog.server.body_limit import BODY_WITHIN_S, BodyReader
 from pipeline.settings import Settings, SettingsError
-from resources.inbox import Inbox
+from resources.request_log import read_push_plan
 from warehouse.history.merge import merge
 from warehouse.home import Home
+from warehouse.landing.inbox import Inbox
 
 BODY_MAX: Final = 262_144
 """Bytes of one delivery."""
@@ -201,7 +202,7 @@ class MergeThread:
         while not self._stopping.is_set():
             self._woken.clear()
             try:
-                Inbox(self._home).land(self._clock)
+                Inbox(self._home, read_push_plan(self._home.state)).land(self._clock)
                 if self._home.landing.pending():
                     merge(self._home)
             # Whatever it is, deliveries are acknowledged meanwhile, so merging must not end.

@@ -11,15 +11,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import date
 from typing import Any, Final
 
 import dagster as dg
 
 from almanac.core.errors import WarehouseError
-from almanac.core.text import plain_line
 from almanac.core.timestamps import utc_now
-from assets.feed_day import FROM_INBOX, NEVER_PULLED, USUAL, DayNotLanded, FeedDay, pull_or_reuse
 from assets.layout import (
     CATALOG_POOL,
     INBOX_POOL,
@@ -32,19 +30,28 @@ from assets.layout import (
 )
 from assets.metadata import LANDED_COLUMNS, Metadata, column_schema, log_problems, pull_metadata
 from resources.errors import CatalogError
-from resources.inbox import Inbox
-from resources.request_log import DeferredPulls, RefusedFeed, RefusedFeeds, make_deferral_note
-from resources.session import NOT_IN_PLAN, LazySession
+from resources.feed_day import (
+    FROM_INBOX,
+    NEVER_PULLED,
+    USUAL,
+    DayNotLanded,
+    FeedDay,
+    find_shortfall,
+    note_outcome,
+    pull_or_reuse,
+)
+from resources.request_log import (
+    read_push_plan,
+)
+from resources.session import LazySession
 from resources.waits import listening
 from warehouse.batch_problems import list_landed_problems
 from warehouse.home import Home
-from warehouse.landing.batches import FORMAT, Feed, parse_feed
-from warehouse.landing.landing import Landing
+from warehouse.landing.batches import FORMAT, Feed
+from warehouse.landing.inbox import Inbox
 
 GROUP: Final = "landing"
 COMPLETE_DAY: Final = "complete_day"
-_CHANCE: Final = 10
-"""A decrease by so many rows is chance, even if it is more than half."""
 DayResults = Mapping[date, Sequence[dg.AssetCheckResult]]
 """The results of the checks of each day of a run."""
 
@@ -75,14 +82,21 @@ def land(
         except (CatalogError, WarehouseError) as error:
             record_days(context, metadata_of_days)
             raise step_failure(error) from error
-        _record_deferral(feed_day, catalog, home)
-        _record_refusal(feed_day, catalog, home)
+        note_outcome(feed_day, catalog, home.state_storage)
         log_problems(context.log, list_landed_problems(feed_day.manifests))
         if feed_day.outcome not in USUAL:
             context.log.info("%s, %s: %s", feed, day, feed_day.outcome)
         metadata_of_days[day] = _metadata_of(feed_day, catalog, arrived)
         if feed not in NEVER_PULLED:
-            results[day] = [check_day(feed_day, home)]
+            why = find_shortfall(feed_day, home)
+            results[day] = [
+                dg.AssetCheckResult(
+                    check_name=COMPLETE_DAY,
+                    passed=why is None,
+                    severity=dg.AssetCheckSeverity.WARN,
+                    description=why,
+                )
+            ]
     if not_landed:
         record_days(context, metadata_of_days)
         log_day_results(context, context.asset_key, results)
@@ -92,36 +106,6 @@ def land(
     for day, metadata in metadata_of_days.items():
         context.add_asset_metadata(metadata, partition_key=day.isoformat())
     return results
-
-
-def check_day(feed_day: FeedDay, home: Home) -> dg.AssetCheckResult:
-    """Check that a feed was pulled completely on a day, with as many rows as the day before."""
-    feed, day, why = feed_day.feed, feed_day.day, None
-    rows, before = (
-        _count_rows(home.landing, feed, day - timedelta(days=number)) for number in (0, 1)
-    )
-    is_lacking = feed_day.outcome.startswith(NOT_IN_PLAN)
-    if rows is None and not is_lacking and feed not in RefusedFeeds(home.state_storage).all():
-        why = f"No complete pull: {plain_line(feed_day.outcome)}"
-    elif rows is not None and before is not None and 0 <= rows < before - max(rows, _CHANCE):
-        why = f"{rows:,} rows, {before:,} the day before"
-    return dg.AssetCheckResult(
-        check_name=COMPLETE_DAY,
-        passed=why is None,
-        severity=dg.AssetCheckSeverity.WARN,
-        description=why,
-    )
-
-
-def _count_rows(landing: Landing, feed: Feed, day: date) -> int | None:
-    """Return the announced rows of the widest complete pull of a day, -1 if they are not known.
-
-    None without such a pull.
-    """
-    ids = (batch_id for batch_id in landing.batch_ids(day=day) if parse_feed(batch_id) == feed)
-    complete = (batch for batch in landing.readable(ids)[0] if batch.complete)
-    counts = (-1 if batch.rows_claimed is None else batch.rows_claimed for batch in complete)
-    return max(counts, default=None)
 
 
 def summarise_days(results: DayResults) -> list[dg.AssetCheckResult]:
@@ -199,7 +183,7 @@ def _land_inbox(
         return {}
     try:
         arrived = Counter[date]()
-        for manifest in Inbox(home).land(utc_now):
+        for manifest in Inbox(home, read_push_plan(home.state)).land(utc_now):
             arrived[manifest.observed_at.date()] += len(manifest.pages)
         context.log.info("Landed %d deliveries of the inbox", arrived.total())
         others = {
@@ -220,33 +204,6 @@ def _metadata_of(feed_day: FeedDay, catalog: LazySession, arrived: Mapping[date,
         return pull_metadata(feed_day, quota_left=catalog.quota_left)
     found = pull_metadata(replace(feed_day, outcome=FROM_INBOX), quota_left=catalog.quota_left)
     return {**found, "deliveries landed": arrived[feed_day.day]}
-
-
-def _record_deferral(feed_day: FeedDay, catalog: LazySession, home: Home) -> None:
-    """Record a deferred pull; remove the record once the same pull succeeds."""
-    deferrals = DeferredPulls(home.state_storage)
-    if feed_day.deferred is not None:
-        deferrals.note(make_deferral_note("daily", feed_day.feed, feed_day.deferred, catalog.now()))
-    elif feed_day.requests or not feed_day.manifests:
-        # Pulled, or no longer in the plan: nothing is left to resume.
-        deferrals.done("daily", feed_day.feed)
-        deferrals.done("polls", feed_day.feed)
-
-
-def _record_refusal(feed_day: FeedDay, catalog: LazySession, home: Home) -> None:
-    """Record a feed that the service refused; remove the record once it is received."""
-    refusals = RefusedFeeds(home.state_storage)
-    if feed_day.refused:
-        refusals.note(
-            RefusedFeed(
-                feed=feed_day.feed,
-                plan=catalog.service().plan.name,
-                noted_at=catalog.now(),
-                why=feed_day.refused,
-            )
-        )
-    elif feed_day.requests:
-        refusals.done(feed_day.feed)
 
 
 _FEEDS: Final[dict[Feed, tuple[str, str]]] = {

@@ -4,7 +4,7 @@ It is for backfills: on a plan without the export, or to pull events again. The 
 one backfill. Each month is recorded as soon as it is complete, so a killed run loses none.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 from typing import Final
 
@@ -24,7 +24,7 @@ from assets.metadata import (
     log_problems,
 )
 from catalog.contract.plans import next_month
-from resources.calendar_backfill import Backfill, Source
+from resources.calendar_backfill import Backfill, choose_source
 from resources.errors import CatalogError, Defer
 from resources.scopes import find_day_start, month_key
 from resources.session import LazySession
@@ -156,11 +156,6 @@ def backfill_months(
     log_problems(context.log, list_landed_problems(batch.manifest for batch in work.landed))
     if work.deferred is not None:
         _log_deferral(context, work.deferred)
-
-
-def choose_source(prices: Mapping[Source, int], wanted: str) -> Source | None:
-    """Return the source, list or export (`auto` takes the cheaper); None if the plan lacks it."""
-    return next((by for by in prices if wanted in ("auto", by)), None)
 
 
 def read_backfilled(home: Home) -> list[str]:

@@ -16,8 +16,8 @@ import duckdb
 from almanac.core.statements import Statements
 from almanac.core.text import cut_line, plain_line
 from almanac.events import KINDS
-from assets.feed_day import FeedDay, read_feed_day
 from resources.calendar_backfill import Backfill
+from resources.feed_day import FeedDay, read_feed_day
 from resources.session import FeedPull
 from warehouse.batch_problems import BatchProblem, list_landed_problems, list_record_problems
 from warehouse.history.merge import MergeReport

@@ -13,7 +13,7 @@ from bench.exports import known_at, write_export
 from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.landing.batches import Feed, Pull, Scope
-from warehouse.landing.landing import import_export
+from warehouse.landing.imports import ArchivedExport
 
 SOURCE: Final = "bench"
 LAST_DAY: Final = date(2026, 3, 1)
@@ -53,16 +53,14 @@ def make_home(root: Path, *, events: int, versions: int, coins: int, days: int) 
 def land_export(home: Home, export: Path, at: datetime) -> None:
     """Land an export as if it had been pulled at a time on the plan Elite."""
     home.claim(SOURCE)
-    import_export(
-        home.landing,
-        export,
+    ArchivedExport(
+        path=export,
         content_at=at - timedelta(hours=6),
         observed_at=at,
         plan="elite",
         source=SOURCE,
-        now=_NOW,
         covers=_COVERS,
-    )
+    ).land(home.landing, _NOW)
 
 
 def land_cancellations(home: Home, at: datetime) -> None:

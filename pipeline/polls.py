@@ -18,7 +18,6 @@ from typing import Final
 from catalog.contract.plans import PLANS, Plan, day_end
 from pipeline.service_session import count_reserve, open_ledger
 from pipeline.settings import Settings
-from resources.inbox import PUSH_SILENCE, Inbox, read_receipt_time
 from resources.limits.ledger import UNKNOWN, UNLIMITED, Allowance, next_reset
 from resources.request_log import last_usage
 from resources.scopes import PollWindow, count_pages, find_day_start
@@ -27,6 +26,7 @@ from resources.session import Poll, price_day
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
+from warehouse.landing.inbox import PUSH_SILENCE, Inbox, read_receipt_time
 from warehouse.queries import Activity, read_activity
 
 CANCELLATIONS: Final = "cancellations"

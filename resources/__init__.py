@@ -1,4 +1,4 @@
-"""The code that talks to the service: HTTP client, rate and quota, pulls, webhook inbox.
+"""The code that talks to the service: HTTP client, rate and quota, pulls.
 
     limits/     rate and quota: arithmetic, the ledger on disk, the limiter of a machine
     http/       the client: one request, one page, one list, one download; start at client.py
@@ -6,7 +6,6 @@
 
     session.py            an open session, and the feeds of a daily job and a poll
     calendar_backfill.py  a range of event dates, once, month by month
-    inbox.py              webhook deliveries between receipt and landing
     scopes.py             dates and filters of a pull, and the requests for them
     request_log.py        notes about requests, and deferred pulls
     waits.py              retries, and the report of each wait

@@ -8,7 +8,7 @@ backfill started.
 Times are aware UTC.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -235,3 +235,8 @@ def _clip(
         notes.append(f"the plan {plan.name} shows nothing after {horizon}")
     last = min(upper, horizon or date.max)
     return find_day_start(max(lower, first_shown)), day_end(last), notes
+
+
+def choose_source(prices: Mapping[Source, int], wanted: str) -> Source | None:
+    """Return the source, list or export (`auto` takes the cheaper); None if the plan lacks it."""
+    return next((by for by in prices if wanted in ("auto", by)), None)

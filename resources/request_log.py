@@ -23,6 +23,7 @@ from typing import Annotated, Final
 import msgspec
 from pydantic import SecretStr
 
+from catalog.contract.plans import PLANS
 from resources.errors import Defer
 from resources.limits.ledger import (
     UNKNOWN,
@@ -36,6 +37,7 @@ from resources.service_address import check_key
 from warehouse.files.documents import put_note, read_notes
 from warehouse.files.storage import Storage
 from warehouse.landing.batches import Feed
+from warehouse.landing.inbox import PUSH_PLAN
 
 _DIGITS: Final = 12
 _PERIOD_MAX: Final = timedelta(days=366)
@@ -167,6 +169,13 @@ def last_usage(folder: Path) -> ReportedUsage | None:
         except (ValueError, RecursionError):
             continue
     return None
+
+
+def read_push_plan(folder: Path) -> str:
+    """Return the plan of the last usage if it has push, else the lowest plan with push."""
+    usage = last_usage(folder)
+    plan = None if usage is None else PLANS.get(usage.plan or "")
+    return plan.name if plan is not None and plan.webhooks else PUSH_PLAN
 
 
 def _append(path: Path, line: object) -> None:

@@ -81,7 +81,7 @@ class Home:
         """The folder of the Dagster instance in use, with its `dagster.yaml`."""
         self.warehouse = root / "warehouse.duckdb"
         self.inbox = root / "inbox"
-        """Webhook deliveries that are not landed (resources/inbox.py)."""
+        """Webhook deliveries that are not landed (warehouse/landing/inbox.py)."""
 
     def __repr__(self) -> str:
         return f"Home({str(self.root)!r})"

@@ -25,7 +25,7 @@ from application.console import print_json, show_merge_progress, show_problems
 from pipeline.home_location import locate_home
 from pipeline.service_session import open_service
 from pipeline.settings import read_settings
-from resources.calendar_backfill import Backfill, Source
+from resources.calendar_backfill import Backfill, Source, choose_source
 from resources.errors import Defer
 from warehouse.history.merge import merge
 
@@ -57,7 +57,7 @@ def backfill(
         with open_service(settings, work="backfill") as service:
             work = Backfill(service, home.state_storage, first, last)
             prices = work.prices()
-            by = next((way for way in prices if source in ("auto", way)), None)
+            by = choose_source(prices, source)
             if by is None:
                 fail("the plan has no export. Not started; use --source list.", code=EXIT_USAGE)
             record: dict[str, Any] = {

@@ -19,14 +19,14 @@ from almanac.core.timestamps import utc_now
 from almanac.reader import Reader
 from application.cli.options import instant_option, settings_of
 from application.console import print_json
-from application.web.html_report import post_digest
-from application.web.mirror.watch import (
+from application.watch import (
     HomeSource,
     MirrorSource,
     WatchStart,
     make_change_filter,
     watch_changes,
 )
+from application.web.html_report import post_digest
 from pipeline.home_location import locate_existing_home
 from pipeline.secrecy import restrict_new_files
 from pipeline.settings import read_settings

@@ -1,11 +1,8 @@
 """`almanac merge`, `rebuild`, `import` and `batches`: from landed batches to the warehouse."""
 
 from collections.abc import Mapping
-from contextlib import closing
-from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
@@ -21,29 +18,21 @@ from almanac.console import (
     people,
     show_rows,
 )
-from almanac.core.files import own_folder
 from almanac.core.timestamps import utc_now
 from application.cli.options import PlanName, dates_option, instant_option
 from application.console import print_json, show_merge_progress, show_problems
 from pipeline.home_location import locate_existing_home, locate_home, restore_home
 from pipeline.settings import read_settings
-from resources.inbox import Inbox
+from resources.request_log import read_push_plan
 from warehouse.batch_problems import has_failed
-from warehouse.duckdb_limits import open_spilling
 from warehouse.errors import DamagedBatch
 from warehouse.history import merge as merging
 from warehouse.history.merge import MergeReport
 from warehouse.history.warehouse_file import read_records
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest, parse_feed
-from warehouse.landing.landing import Landing, import_export
-from warehouse.normalise.normalise import judge_export
-
-_EXPECTED: Final = (
-    "Expected a bulk export: CSV with the columns id, title and date, times such as "
-    "2026-03-01T06:00:00Z, in UTF-8 or UTF-16; or a JSON list of events. Nothing was landed; mend "
-    "the file, or land it as it is with --force."
-)
+from warehouse.landing.imports import ArchivedExport, import_export
+from warehouse.landing.inbox import Inbox
 
 
 def merge(as_json: JsonOption = False) -> None:
@@ -54,7 +43,7 @@ def merge(as_json: JsonOption = False) -> None:
     and the exit code is 1. It is also 1 if a batch that was merged before is quarantined now."""
     home = locate_existing_home()
     with show_merge_progress("Merging"):
-        landed = Inbox(home).land(utc_now)
+        landed = Inbox(home, read_push_plan(home.state)).land(utc_now)
         report = merging.merge(home)
     if landed and not as_json:
         count = sum(len(manifest.pages) for manifest in landed)
@@ -110,40 +99,25 @@ def import_file(
         covers = None if last is None else (first, last)
     true_at = instant_option("--content-at", content_at)
     known_at = None if observed_at is None else instant_option("--observed-at", observed_at)
-    now = utc_now()
-    settings = read_settings()
+    now, settings = utc_now(), read_settings()
     home = locate_home(settings)
     restore_home(home)
-    source = settings.source
-    home.check(source)
-    land = partial(
-        import_export,
+    export = ArchivedExport(
         path=path,
         content_at=true_at,
-        observed_at=known_at,
+        observed_at=true_at if known_at is None else known_at,
         plan=plan,
-        source=source,
-        now=now,
+        source=settings.source,
         covers=covers,
     )
-    # Landed apart and read as a merge reads it, before the home is claimed.
-    with (
-        TemporaryDirectory(dir=own_folder()) as folder,
-        closing(open_spilling(Path(folder, "spill"), home.limits)) as connection,
-    ):
-        apart = Landing(Path(folder))
-        read, why = judge_export(connection, apart, land(apart))
-    if why is not None and not force:
-        fail(f"{path}: {why.rstrip('.')}. {_EXPECTED}", code=EXIT_USAGE)
-    home.claim(source)
-    manifest = land(home.landing)
+    manifest, read, doubt = import_export(home, export, now, force=force)
     # A manifest is never rewritten, so it has the time of the first landing.
     was_landed = manifest.landed_at != now
     if as_json:
         print_json(
             {
                 **{"batch_id": manifest.batch_id, "bytes": manifest.bytes, "rows": read.good},
-                **{"already_landed": was_landed, "notes": read.notes, "why_forced": why},
+                **{"already_landed": was_landed, "notes": read.notes, "why_forced": doubt},
             }
         )
         return
@@ -158,7 +132,7 @@ def import_file(
         f"Landed as {manifest.batch_id}, {read.good:,} rows, {manifest.bytes:,} bytes.",
         soft_wrap=True,
     )
-    for note in (*read.notes, *((why,) if why else ())):
+    for note in (*read.notes, *((doubt,) if doubt else ())):
         people.print(f"Note: {note}", soft_wrap=True)
     people.print("Next: almanac merge")
 

@@ -14,9 +14,10 @@ from application.cli.options import FirstLineOption, HostOption, PortOption
 from application.console import print_json, show_records
 from pipeline.home_location import locate_existing_home, locate_home
 from pipeline.settings import Settings, read_settings
-from resources.inbox import ABANDONED_S, STATES, Inbox, State, read_receipt_time
+from resources.request_log import read_push_plan
 from resources.service_clock import service_time
 from warehouse.files.locks import hold_lock
+from warehouse.landing.inbox import ABANDONED_S, STATES, Inbox, State, read_receipt_time
 
 DEFAULT_PORT = 8030
 _LOCK_WAIT_S = 2.0
@@ -74,7 +75,8 @@ def retry(names: _Names = None, every: _All = False, as_json: JsonOption = False
     """Land the rejected deliveries that this version can read, with their time of receipt.
 
     Their days are folded again, as if they had been read on receipt. The others stay."""
-    inbox = Inbox(locate_existing_home())
+    home = locate_existing_home()
+    inbox = Inbox(home, read_push_plan(home.state))
     chosen = _chosen(inbox, names, every=every)
     inbox.retry(chosen, utc_now)
     stay = sorted(set(chosen) & set(inbox.names("rejected")))

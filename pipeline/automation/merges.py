@@ -19,8 +19,8 @@ from pipeline.automation.run_decisions import (
     find_instance,
     find_run_in_progress,
 )
-from resources.inbox import Inbox
 from warehouse.home import Home
+from warehouse.landing.inbox import Inbox
 
 _FIRST_WAIT: Final = timedelta(minutes=1)
 _LONGEST_WAIT: Final = timedelta(hours=1)

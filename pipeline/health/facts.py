@@ -30,7 +30,6 @@ from pipeline.service_session import open_ledger
 from pipeline.settings import Settings, SettingsError
 from resources.calendar_backfill import read_open_backfill
 from resources.errors import CatalogError
-from resources.inbox import PUSH_SILENCE, Inbox, list_receipts, read_receipt_time
 from resources.limits.ledger import UNKNOWN, UNLIMITED, Allowance, next_reset
 from resources.request_log import DeferredPull, DeferredPulls, RefusedFeed, RefusedFeeds, last_usage
 from resources.service_clock import ServiceClock, read_deprecation, read_http_date
@@ -46,6 +45,7 @@ from warehouse.history.warehouse_file import (
 )
 from warehouse.home import Home
 from warehouse.landing.batches import FEEDS, Feed
+from warehouse.landing.inbox import PUSH_SILENCE, Inbox, list_receipts, read_receipt_time
 
 HISTORY_DAYS: Final = 100
 """The days of batches that are read: cancellations are listed for 90 days and then lost."""

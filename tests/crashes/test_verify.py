@@ -8,12 +8,12 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from resources.inbox import Inbox
-from tests.resources.inbox.deliveries import Clock, delivery, store
 from tests.test_cli import ALMANAC, environment
+from tests.warehouse.inbox.deliveries import Clock, delivery, store
 from warehouse.history.merge import merge, rebuild
 from warehouse.history.verify import verify
 from warehouse.home import Home
+from warehouse.landing.inbox import Inbox
 
 
 @pytest.fixture

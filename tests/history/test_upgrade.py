@@ -27,8 +27,8 @@ from catalog.contract.signatures import sign
 from catalog.sandbox.sandbox import Sandbox
 from tests.hangs import HANGS_AFTER_S
 from tests.history.stories.disk import without_syncs
-from tests.resources.inbox.deliveries import delivery
 from tests.test_cli import ALMANAC, ROOT, almanac_here, environment
+from tests.warehouse.inbox.deliveries import delivery
 from warehouse.history.merge import merge
 from warehouse.home import Home
 

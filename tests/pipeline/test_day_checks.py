@@ -9,11 +9,11 @@ import dagster as dg
 import pytest
 
 from assets.event_changes import CHANGES, FEW_REJECTS, ONE_ROW_PER_VERSION
-from assets.feed_day import FeedDay
-from assets.landed import COMPLETE_DAY, check_day, name_asset
+from assets.landed import COMPLETE_DAY, name_asset
 from pipeline.automation.health import HEALTH
 from pipeline.build import build_definitions
 from pipeline.health.warnings import WARNINGS
+from resources.feed_day import FeedDay, find_shortfall
 from tests.pipeline.homes_in_days import QUIET, run_assets
 from tests.pipeline.small_home import DAY, PULLED, SmallHome
 from warehouse.history.merge import merge
@@ -152,7 +152,7 @@ def test_less_than_half_the_rows_of_the_day_before_fail_a_day(
     small = SmallHome(tmp_path / "home")
     small.land("coins", at=NOON - DAY, rows_claimed=before)
     small.land("coins", at=NOON, rows_claimed=rows)
-    assert check_day(FeedDay("coins", ago(0), "pulled"), small.home).description == why
+    assert find_shortfall(FeedDay("coins", ago(0), "pulled"), small.home) == why
 
 
 def test_a_day_without_a_complete_pull_fails_unless_the_plan_lacks_the_feed(
@@ -160,6 +160,7 @@ def test_a_day_without_a_complete_pull_fails_unless_the_plan_lacks_the_feed(
 ) -> None:
     small = SmallHome(tmp_path / "home")
     small.land("export", at=NOON, why_incomplete="page 2 broke")
-    found = check_day(FeedDay("export", ago(0), "deferred: the quota"), small.home)
-    assert found.description == "No complete pull: deferred: the quota"
-    assert check_day(FeedDay("export", ago(0), "not in the plan free"), small.home).passed
+    deferred = FeedDay("export", ago(0), "deferred: the quota")
+    assert find_shortfall(deferred, small.home) == "No complete pull: deferred: the quota"
+    lacking = FeedDay("export", ago(0), "not in the plan free")
+    assert find_shortfall(lacking, small.home) is None

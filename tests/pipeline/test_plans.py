@@ -11,7 +11,6 @@ import dagster as dg
 import httpx
 import pytest
 
-from assets.feed_day import DayNotLanded, pull_or_reuse
 from assets.layout import Layout
 from catalog.contract.plans import PLANS
 from catalog.sandbox.sandbox import Sandbox
@@ -22,6 +21,7 @@ from pipeline.health.warnings import read_health
 from pipeline.service_session import OpenedSession, find_pace, open_service
 from pipeline.settings import Settings
 from resources.errors import Defer
+from resources.feed_day import DayNotLanded, pull_or_reuse
 from resources.limits.ledger import Ledger, Pace, ledger_name
 from resources.session import LazySession
 from tests.pipeline.conftest import Almanac

@@ -10,8 +10,7 @@
 
 Older exports are stored as their differences from an earlier one (body_files.py); readers get the
 bytes that were received. Everything else can be rebuilt from landing without a request. A rebuild
-rewrites markers, and bodies whose content is intact (`repair_landing`). `import_export` lands
-archived files: their rows are marked as attested, since the user states the times.
+rewrites markers, and bodies whose content is intact (`repair_landing`).
 """
 
 import hashlib
@@ -26,7 +25,6 @@ from typing import Final
 import msgspec
 import zstandard
 
-from catalog.contract.plans import day_end, day_start
 from warehouse.codecs import OversizedBody
 from warehouse.errors import DamagedBatch, LandingError
 from warehouse.files.documents import BrokenSeal, format_document, hash_file, is_sealed, seal
@@ -37,11 +35,9 @@ from warehouse.landing.batches import (
     LandedPage,
     Manifest,
     Pull,
-    Scope,
     make_batch_id,
 )
 from warehouse.landing.journal import Journal
-from warehouse.schema.columns import find_plan
 
 MARKER = b"{}"
 MARKERS = ("pending", "released", "dismissed")
@@ -52,7 +48,6 @@ _GROUP: Final = 7
 """So many exports are packed together: the index of their base is the main work."""
 _PERIOD: Final = 4 * _GROUP
 """The first of so many exports stays whole, as the base of the others."""
-_NO_COVERAGE = "imported without --from and --to, so the batch makes no event missing"
 
 
 class _Why(msgspec.Struct, frozen=True, kw_only=True):
@@ -426,54 +421,3 @@ def _repair_body(landing: Landing, manifest: Manifest) -> None:
         body_files.compress(iter(bodies), staged, 200, body_files.RedactionCounter())
         if hash_file(staged) == manifest.stored_sha256:
             landing.storage.adopt(staged, path.relative_to(landing.storage.root).as_posix())
-
-
-def import_export(
-    landing: Landing,
-    path: Path,
-    *,
-    content_at: datetime,
-    observed_at: datetime | None = None,
-    plan: str,
-    source: str,
-    now: datetime,
-    covers: tuple[date, date] | None = None,
-) -> Manifest:
-    """Land a file of the bulk export; the next merge folds it at its place in history.
-
-    `observed_at` is when it was known, by default `content_at`. `covers` has the first and last
-    event date of the range for which the file has every event; without it, absence means nothing.
-
-    Raises:
-        LandingError: no file, or impossible times: known before it was true, or in the future.
-    """
-    known_at = content_at if observed_at is None else observed_at
-    if not path.is_file():
-        raise LandingError(f"{path} is not a file. Nothing was landed.")
-    if known_at < content_at:
-        raise LandingError(
-            f"observed at {known_at.isoformat()}, before its content time "
-            f"{content_at.isoformat()}: it can't have been known before it was true. Nothing was "
-            "landed; check --content-at and --observed-at."
-        )
-    if known_at > now:
-        raise LandingError(
-            f"observed at {known_at.isoformat()}, which is in the future. Nothing was landed."
-        )
-    find_plan(plan)
-    scope = Scope()
-    if covers is not None:
-        scope = Scope(lower=day_start(day_end(covers[0])), upper=day_end(covers[1]))
-    pull = Pull(
-        feed="export",
-        scope=scope,
-        plan=plan,
-        source=source,
-        observed_at=known_at,
-        content_at=content_at,
-        landed_at=now,
-        requests=0,
-        why_incomplete=None if covers is not None else _NO_COVERAGE,
-        attested=True,
-    )
-    return landing.land_file(pull, path)

@@ -16,16 +16,16 @@ import pytest
 from pydantic import SecretStr
 
 from almanac.core.errors import InvalidArgument
-from application.web.mirror.history_routes import read_changes
-from application.web.mirror.mirror import Mirror
-from application.web.mirror.publications import Publications as Published
-from application.web.mirror.watch import (
+from application.watch import (
     HomeSource,
     MirrorSource,
     WatchStart,
     make_change_filter,
     watch_changes,
 )
+from application.web.mirror.history_routes import read_changes
+from application.web.mirror.mirror import Mirror
+from application.web.mirror.publications import Publications as Published
 from catalog.contract.errors import InvalidCursor
 from catalog.contract.plans import ENTERPRISE, PRO, Plan
 from catalog.server.gating import CatalogView

@@ -12,11 +12,11 @@ from application.receiver import Receiver
 from catalog.contract.constants import SIGNATURE_HEADER, SignatureForm
 from catalog.contract.signatures import Verifier, sign
 from catalog.server.hosting import HostedApp
-from resources.inbox import Inbox
 from tests.application.receiver.programs import SECRET
 from tests.hangs import HANGS_AFTER_S
-from tests.resources.inbox.deliveries import Clock, bodies_in
+from tests.warehouse.inbox.deliveries import Clock, bodies_in
 from warehouse.home import Home
+from warehouse.landing.inbox import Inbox
 
 PATH = "/webhooks"
 Headers = Sequence[tuple[str, str]]

@@ -10,11 +10,11 @@ import pytest
 
 from application.receiver import BODY_MAX
 from catalog.contract.constants import SIGNATURE_HEADER
-from resources.inbox import Inbox
 from tests.application.receiver.served import Answer, Headers, Served, request, served, signature
 from tests.hangs import HANGS_AFTER_S
-from tests.resources.inbox.deliveries import START, Clock, delivery
+from tests.warehouse.inbox.deliveries import START, Clock, delivery
 from warehouse.home import Home
+from warehouse.landing.inbox import Inbox
 
 numbers = itertools.count(1)
 
@@ -157,7 +157,7 @@ def test_a_delivery_that_cannot_be_stored_is_503_until_it_can(
     with monkeypatch.context() as patched:
         full = OSError(28, "No space left on device")
         patched.setattr("almanac.core.files.sync", raising(full))
-        patched.setattr("resources.inbox.sync", raising(full))
+        patched.setattr("warehouse.landing.inbox.sync", raising(full))
         answer = receiver.post(body)
         assert (*reason(answer), answer.headers["retry-after"]) == (503, "not stored", "5")
         assert health() == 503

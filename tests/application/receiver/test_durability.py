@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from almanac.core.timestamps import utc_now
-from resources.inbox import Inbox
 from tests.application.receiver.programs import ReceiveProgram, set_service_clock
 from tests.application.receiver.served import Served, answer_on, request, served, signature
 from tests.hangs import HANGS_AFTER_S, wait_for
-from tests.resources.inbox.deliveries import START, Clock, bodies_in, delivery, landed_bodies
+from tests.warehouse.inbox.deliveries import START, Clock, bodies_in, delivery, landed_bodies
 from warehouse.home import Home
+from warehouse.landing.inbox import Inbox
 
 SENDERS = 8
 SENT_AGAIN = 0.1

@@ -21,12 +21,12 @@ from pipeline.health.facts import (
     SuspectBatch,
 )
 from pipeline.health.warnings import WARNINGS, find_warnings, read_health
-from resources.inbox import Inbox
 from resources.request_log import DeferredPull
 from tests.pipeline.small_home import DAY, NOW, SmallHome
-from tests.resources.inbox.deliveries import delivery, store
+from tests.warehouse.inbox.deliveries import delivery, store
 from warehouse.files.locks import hold_lock
 from warehouse.history.merge import merge, rebuild
+from warehouse.landing.inbox import Inbox
 
 ROOT = Path(__file__).parents[3]
 HOUR = timedelta(hours=1)

@@ -29,7 +29,6 @@ from pipeline.polls import (
 from pipeline.service_session import OpenedSession, open_service
 from pipeline.settings import Settings
 from resources.errors import Defer
-from resources.inbox import Inbox
 from resources.request_log import DeferredPulls, last_usage, make_deferral_note
 from resources.scopes import PollWindow
 from resources.session import LazySession, Poll, pull
@@ -37,10 +36,11 @@ from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes_in_days import QUIET, settings_of
 from tests.pipeline.small_home import NOW as PUSHED_AT
 from tests.pipeline.small_home import SmallHome
-from tests.resources.inbox.deliveries import delivery, store
+from tests.warehouse.inbox.deliveries import delivery, store
 from warehouse.files.storage import Storage
 from warehouse.history.merge import merge
 from warehouse.home import Home
+from warehouse.landing.inbox import Inbox
 
 LAYOUT = Layout()
 NOW = datetime(2019, 3, 2, 9, tzinfo=UTC)

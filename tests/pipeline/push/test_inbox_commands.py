@@ -17,13 +17,13 @@ from pipeline.automation.run_decisions import Decision
 from pipeline.build import build_definitions, make_layout
 from pipeline.home_location import locate_home
 from pipeline.settings import Settings
-from resources.inbox import ID_REUSED, Inbox
 from tests.hangs import wait_for
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes_in_days import NOW, QUIET, TODAY, YESTERDAY, settings_of
 from tests.reading import reading
-from tests.resources.inbox.deliveries import START, Clock, bodies_in, delivery, store
+from tests.warehouse.inbox.deliveries import START, Clock, bodies_in, delivery, store
 from warehouse.home import Home
+from warehouse.landing.inbox import ID_REUSED, Inbox
 
 HOSTILE = b'{"id": "a\x1b[2Jb", "type": "events.created"'
 

@@ -16,18 +16,18 @@ from application.cli.maintenance import PACKAGES
 from application.receiver import Receiver, make_verifier
 from catalog.contract.signatures import SignatureRejected, sign
 from pipeline.settings import SettingsError
-from resources.inbox import Inbox
 from tests.application.receiver.programs import ReceiveProgram
 from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes_in_days import settings_of
 from tests.pipeline.secrecy.repeating_service import PUSH_SECRETS, traces_in
 from tests.pipeline.small_home import SmallHome
-from tests.resources.inbox.deliveries import delivery
 from tests.test_cli import ALMANAC, environment
+from tests.warehouse.inbox.deliveries import delivery
 from warehouse.files.storage import is_readable_by_others
 from warehouse.history.partitions import list_files
 from warehouse.home import Home
+from warehouse.landing.inbox import Inbox
 
 
 def start(home: Path, *words: str, umask: int = 0o022, **given: str) -> str:

@@ -1,15 +1,17 @@
 """One feed on one observed day: pulled if the day is today, else reused from landing.
 
-How a feed is pulled is in `resources`; how the result is shown is in metadata.py.
+`note_outcome` records why it is not whole, `find_shortfall` compares it with the day before.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from typing import Final
 
+from almanac.core.text import plain_line
 from catalog.contract.plans import PLANS
 from resources.errors import Defer
+from resources.request_log import DeferredPulls, RefusedFeed, RefusedFeeds, make_deferral_note
 from resources.session import (
     NOT_IN_PLAN,
     OPTIONAL,
@@ -19,17 +21,19 @@ from resources.session import (
     plan_lacks,
     pull,
 )
+from warehouse.files.storage import Storage
+from warehouse.home import Home
 from warehouse.landing.batches import Feed, Manifest, parse_feed
 from warehouse.landing.landing import Landing
 
 NEVER_PULLED: Final[frozenset[Feed]] = frozenset({"deliveries"})
 """Feeds that the service pushes."""
-
-
 NONE_ARRIVED: Final = "none arrived"
 FROM_INBOX: Final = "landed from the inbox"
 USUAL: Final = frozenset({"pulled", "reused from landing", NONE_ARRIVED, FROM_INBOX})
 """Outcomes that need no message."""
+_CHANCE: Final = 10
+"""A decrease by so many rows is chance, even if it is more than half."""
 
 
 class DayNotLanded(Exception):
@@ -145,3 +149,44 @@ def _why_none_arrived(landing: Landing) -> str:
         "receive`), or nothing was sent to it yet. Nothing is missing, since the pulls have the "
         "same changes."
     )
+
+
+def note_outcome(feed_day: FeedDay, session: LazySession, state: Storage) -> None:
+    """Note a deferred pull and a refused feed; remove the notes once the feed is received."""
+    feed, deferrals, refusals = feed_day.feed, DeferredPulls(state), RefusedFeeds(state)
+    if feed_day.deferred is not None:
+        deferrals.note(make_deferral_note("daily", feed, feed_day.deferred, session.now()))
+    elif feed_day.requests or not feed_day.manifests:
+        # Pulled, or no longer in the plan: nothing is left to resume.
+        deferrals.done("daily", feed)
+        deferrals.done("polls", feed)
+    if feed_day.refused:
+        plan, now = session.service().plan.name, session.now()
+        refusals.note(RefusedFeed(feed=feed, plan=plan, noted_at=now, why=feed_day.refused))
+    elif feed_day.requests:
+        refusals.done(feed)
+
+
+def find_shortfall(feed_day: FeedDay, home: Home) -> str | None:
+    """Return why a feed has no complete pull of a day, or far fewer rows than the day before."""
+    feed, day = feed_day.feed, feed_day.day
+    rows, before = (
+        _count_rows(home.landing, feed, day - timedelta(days=number)) for number in (0, 1)
+    )
+    is_lacking = feed_day.outcome.startswith(NOT_IN_PLAN)
+    if rows is None and not is_lacking and feed not in RefusedFeeds(home.state_storage).all():
+        return f"No complete pull: {plain_line(feed_day.outcome)}"
+    if rows is not None and before is not None and 0 <= rows < before - max(rows, _CHANCE):
+        return f"{rows:,} rows, {before:,} the day before"
+    return None
+
+
+def _count_rows(landing: Landing, feed: Feed, day: date) -> int | None:
+    """Return the announced rows of the widest complete pull of a day, -1 if they are not known.
+
+    None without such a pull.
+    """
+    ids = (batch_id for batch_id in landing.batch_ids(day=day) if parse_feed(batch_id) == feed)
+    complete = (batch for batch in landing.readable(ids)[0] if batch.complete)
+    counts = (-1 if batch.rows_claimed is None else batch.rows_claimed for batch in complete)
+    return max(counts, default=None)

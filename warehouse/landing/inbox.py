@@ -22,8 +22,6 @@ from typing import Final, Literal
 
 from almanac.core.errors import WarehouseError
 from almanac.core.files import sync
-from catalog.contract.plans import PLANS
-from resources.request_log import last_usage
 from warehouse.errors import DamagedBatch
 from warehouse.files.locks import hold_lock
 from warehouse.files.storage import Storage
@@ -32,7 +30,7 @@ from warehouse.landing.batches import Manifest, Pull, Scope, parse_feed
 from warehouse.normalise.json_feeds import DeliveryHead, read_delivery_head
 
 PUSH_PLAN: Final = "elite"
-"""The lowest plan with push; what it shows is what a delivery contains."""
+"""The lowest plan with push."""
 SENT_AGAIN_WITHIN: Final = timedelta(days=4)
 """The last retry of a delivery is sent after a little more than three days."""
 PUSH_SILENCE: Final = timedelta(days=1)
@@ -72,10 +70,14 @@ class ReceivedDelivery:
 
 
 class Inbox:
-    """The inbox of a home. Receivers and landing may use it at the same time."""
+    """The inbox of a home. Receivers and landing may use it at the same time.
 
-    def __init__(self, home: Home) -> None:
+    `plan` is the plan of the key: what it shows is what a delivery contains.
+    """
+
+    def __init__(self, home: Home, plan: str = PUSH_PLAN) -> None:
         self._home = home
+        self._plan = plan
         self.files = Storage(home.inbox)
 
     def store(self, body: bytes, received_at: datetime) -> None:
@@ -218,12 +220,10 @@ class Inbox:
                 f"{home.root} has an inbox but no home.json. Nothing was landed. `almanac receive` "
                 "writes it when it starts, with the source of the settings."
             )
-        usage = last_usage(home.state)
-        plan = None if usage is None else PLANS.get(usage.plan or "")
         pull = Pull(
             feed="deliveries",
             scope=Scope(),
-            plan=plan.name if plan is not None and plan.webhooks else PUSH_PLAN,
+            plan=self._plan,
             source=stamp.source,
             observed_at=observed_at,
             # Of a delivery that doesn't say when its content was true.

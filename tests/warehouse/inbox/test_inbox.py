@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from almanac.core.errors import WarehouseError
-from resources.inbox import ID_REUSED, Inbox, list_receipts
-from tests.resources.inbox.deliveries import START, Clock, bodies_in, delivery, landed_bodies, store
+from tests.warehouse.inbox.deliveries import START, Clock, bodies_in, delivery, landed_bodies, store
 from warehouse.files.locks import hold_lock
 from warehouse.home import Home
+from warehouse.landing.inbox import ID_REUSED, Inbox, list_receipts
 from warehouse.landing.landing import Landing
 
 HOUR = timedelta(hours=1)

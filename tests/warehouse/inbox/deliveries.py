@@ -4,8 +4,8 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from resources.inbox import Inbox, State
 from warehouse.home import Home
+from warehouse.landing.inbox import Inbox, State
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
