@@ -192,6 +192,7 @@ def test_each_statement_is_used_by_its_package() -> None:
     statement, which names it in braces."""
     files = [path for name in PACKAGES for path in (ROOT / name).rglob("*.sql")]
     assert files
+    statements = "".join(file.read_text() for file in files)
     for file in files:
         package = file.parent.parent if file.parent.name in ("sql", "views") else file.parent
         code = "".join(path.read_text() for path in package.glob("*.py"))
@@ -199,7 +200,7 @@ def test_each_statement_is_used_by_its_package() -> None:
         found = statements_in(file.read_text())
         assert found, f"{file} has no statement that is named"
         for name, _ in found:
-            is_part = f"{{{name}}}" in file.read_text()
+            is_part = f"{{{name}}}" in statements
             is_named = f'"{name}"' in code or name.startswith(tuple(begun))
             assert is_part or is_named, f"{file}: {name}"
 

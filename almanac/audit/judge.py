@@ -213,7 +213,7 @@ def _days_departures(
 
 def _spans(reader: Reader, field: JudgedField, row_events: RowEvents) -> pa.Table:
     return reader.query(
-        SQL["known_values"].replace("{field}", quoted(field.source)),
+        SQL.fill("known_values", field=quoted(field.source)),
         {"field": field.source, "is_date": field.source == "date"},
         frames={"versions": row_events.versions},
     )

@@ -5,9 +5,9 @@
     INSERT INTO day_versions SELECT …, {each content: @name}, known, extra FROM new_versions;
 
 A file is one step and has its statements in the order in which they run; its header shows the flow.
-Values are bound by name; only identifiers of declared tables are put into the text. `{shared …}`
-is replaced by a part in `shared.sql`, `{each …}` by a list of columns (below). The module replaces
-each other name in braces; the file header lists these names.
+Values are bound by name; only identifiers of declared tables are put into the text. `{each …}` is
+replaced by a list of columns (below). A name in braces is replaced by a text that the module gives,
+by another statement of the package, or by one of `shared.sql`.
 
 `{each GROUP: TEMPLATE}` repeats the template for each column of a group of `schema/columns.py`, in
 declared order, with commas; templates that begin with `WHEN` are branches of a `CASE` and have
@@ -26,7 +26,7 @@ from typing import Any, Final
 
 NO_VALUES: Final[Mapping[str, Any]] = MappingProxyType({})
 _FOLDERS: Final = frozenset({"sql", "views"})
-_SHARED: Final = re.compile(r"\{shared (\w+)\}")
+_COMMENT_OR_PART: Final = re.compile(r"--[^\n]*|(?<!\\x)\{([a-z]\w*)\}")
 _NAMED: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _COMMENT_OR_EACH: Final = re.compile(r"--[^\n]*|\{each\b[^{}]*\}?")
 _EACH: Final = re.compile(r"\{each (\w+)(?: (before|after|except) (\w+(?:, \w+)*))?:\s+([^{}]+)\}")
@@ -42,37 +42,48 @@ _NO_GROUPS: Final[Groups] = {}
 class Statements:
     """The statements of a package by name. Files are read at the first access.
 
-    `groups` are the groups of columns that its expansions may name.
+    `groups` are the groups of columns that its expansions may name. `parts` are texts for names in
+    braces, which not every statement has.
     """
 
-    def __init__(self, package: str, groups: Groups = _NO_GROUPS) -> None:
+    def __init__(self, package: str, groups: Groups = _NO_GROUPS, **parts: str) -> None:
         self._package = package
         self._groups = groups
-        self._ready: dict[str, str] = {}
+        self._parts = parts
+        self._filled: dict[tuple[object, ...], str] = {}
 
     def __getitem__(self, name: str) -> str:
         """Return the text of a statement."""
-        if name not in self._ready:
-            try:
-                self._ready[name] = self._prepared(_read_statements(self._package)[name])
-            except ValueError as error:
-                raise ValueError(f"{self._package}, statement {name}: {error}") from None
-        return self._ready[name]
+        return self.fill(name)
 
-    @property
-    def texts(self) -> dict[str, str]:
-        """All statements by name, in the order of their files."""
-        return {name: self[name] for name in _read_statements(self._package)}
+    def fill(self, name: str, /, **parts: str) -> str:
+        """Return the text of a statement, with a text for each of its names in braces.
 
-    def _prepared(self, text: str) -> str:
-        shared = _SHARED.sub(lambda found: _shared_parts()[f"shared_{found[1]}"], text)
-        return expand(shared, self._groups)
+        Raises:
+            ValueError: a name in braces has no text, or one of `parts` no such name.
+        """
+        key = (name, *parts.items())
+        if key not in self._filled:
+            unused = set(parts)
+            self._filled[key] = self._put(name, self._parts | parts, unused)
+            if unused:
+                raise ValueError(f"{self._package}, statement {name}: no {{{unused.pop()}}} in it")
+        return self._filled[key]
 
+    def _put(self, name: str, parts: Mapping[str, str], unused: set[str]) -> str:
+        def put(found: re.Match[str]) -> str:
+            unused.discard(found[1])
+            if found[1] is None:
+                return found[0]
+            return parts[found[1]] if found[1] in parts else self._put(found[1], parts, unused)
 
-@cache
-def _shared_parts() -> dict[str, str]:
-    file = resources.files(__package__) / "sql" / "shared.sql"
-    return dict(statements_in(file.read_text("utf-8")))
+        known = _read_statements(__package__) | _read_statements(self._package)
+        if name not in known:
+            raise ValueError(f"{self._package} has no statement {name}, and no text for it")
+        try:
+            return _COMMENT_OR_PART.sub(put, expand(known[name], self._groups))
+        except ValueError as error:
+            raise ValueError(f"{self._package}, statement {name}: {error}") from None
 
 
 @cache

@@ -43,7 +43,7 @@ FROM (
         )
         AND ($kinds::VARCHAR[] IS NULL OR list_contains($kinds::VARCHAR[], c.kind))
         AND ($coins::VARCHAR[] IS NULL OR list_has_any(c.coins, $coins::VARCHAR[]))
-        AND {shared has_category}
+        AND {shared_has_category}
 )
 GROUP BY kind
 ORDER BY kind
@@ -77,7 +77,7 @@ WITH found AS (
         AND ($kinds::VARCHAR[] IS NULL OR list_contains($kinds::VARCHAR[], c.kind))
         AND (c.kind <> 'revealed' OR $revealed)
         AND ($coins::VARCHAR[] IS NULL OR list_has_any(c.coins, $coins::VARCHAR[]))
-        AND {shared has_category}
+        AND {shared_has_category}
         AND (
             $min_impact::DOUBLE IS NULL
             OR c.impact >= $min_impact::DOUBLE

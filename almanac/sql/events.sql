@@ -39,10 +39,10 @@ WHERE database_name = current_database()
 SELECT *
 FROM events_as_of($at::TIMESTAMPTZ, basis := $basis)
 WHERE ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
-    AND {shared has_category}
+    AND {shared_has_category}
     AND ($statuses::VARCHAR[] IS NULL OR list_contains($statuses::VARCHAR[], status))
-    AND {shared in_window}
-    AND {shared has_impact}
+    AND {shared_in_window}
+    AND {shared_has_impact}
 ORDER BY earliest NULLS LAST, latest, event_id
 
 -- name: upcoming
@@ -53,8 +53,8 @@ ORDER BY earliest NULLS LAST, latest, event_id
 SELECT *
 FROM upcoming_as_of($at::TIMESTAMPTZ)
 WHERE ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
-    AND {shared has_category}
-    AND {shared has_impact}
+    AND {shared_has_category}
+    AND {shared_has_impact}
     AND coalesce(earliest, $at::TIMESTAMPTZ) < $until::TIMESTAMPTZ
     AND ($estimated = 'include' OR ($estimated = 'drop') = (date_precision IN ('instant', 'day')))
 ORDER BY earliest NULLS LAST, latest, event_id
@@ -71,8 +71,8 @@ JOIN (SELECT event_id, version, categories FROM event_versions) USING (event_id,
 WHERE known_from <= $until::TIMESTAMPTZ
     AND ($kinds::VARCHAR[] IS NULL OR list_contains($kinds::VARCHAR[], kind))
     AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
-    AND {shared has_category}
-    AND {shared has_impact}
+    AND {shared_has_category}
+    AND {shared_has_impact}
 ORDER BY known_from, event_id, version, kind
 
 -- name: history
@@ -107,7 +107,7 @@ ORDER BY event_id
 SELECT k.*, 'observed' AS known_basis
 FROM known_before($lead::INTERVAL) AS k
 WHERE k.known_at <= $now::TIMESTAMPTZ
-    AND {shared has_category}
+    AND {shared_has_category}
 UNION ALL BY NAME
 SELECT
     c.* EXCLUDE (

@@ -15,7 +15,7 @@
 -- the last instant of interest; $categories, names in small letters, or NULL; $min_impact and $bands
 -- as in events. Run twice: the same rows.
 WITH shown AS (
-    {shared presence}
+    {shared_presence}
 ),
 dated AS (
     SELECT
@@ -29,8 +29,8 @@ dated AS (
         AND date_precision IN ('instant', 'day')
         AND begun_us > $first_us::BIGINT
         AND date_us - $horizon_us::BIGINT <= $last_us::BIGINT
-        AND {shared has_category}
-        AND {shared has_impact}
+        AND {shared_has_category}
+        AND {shared_has_impact}
 ),
 spans AS (
     SELECT
@@ -114,7 +114,7 @@ FROM event_versions
 -- Parameters: $at_us, $before_us, $after_us; $coins, a list or NULL; $categories, $min_impact, $bands
 -- as in events. Run twice: the same rows.
 WITH shown AS (
-    {shared presence}
+    {shared_presence}
 ),
 dated AS (
     SELECT
@@ -127,8 +127,8 @@ dated AS (
     FROM event_versions
     WHERE status = 'scheduled'
         AND date_precision IN ('instant', 'day')
-        AND {shared has_category}
-        AND {shared has_impact}
+        AND {shared_has_category}
+        AND {shared_has_impact}
 ),
 known AS (
     SELECT

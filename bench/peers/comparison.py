@@ -41,9 +41,9 @@ class Reference:
             connection.execute("SET TimeZone = 'UTC'")
             if is_new:
                 connection.execute(_SQL["create_seen"])
-                connection.execute(_SQL["create_contents"].replace("{typed}", typed))
-            text = _SQL["read_export"].replace("{typed}", typed)
-            connection.execute(text.replace("{columns}", ", ".join(COMPARED)))
+                connection.execute(_SQL.fill("create_contents", typed=typed))
+            text = _SQL.fill("read_export", typed=typed, columns=", ".join(COMPARED))
+            connection.execute(text)
             connection.execute(_SQL["add_seen"], {"known_at": known_at})
             connection.execute(_SQL["add_contents"])
 
@@ -65,7 +65,7 @@ def open_beside(file: Path, reference: Path) -> duckdb.DuckDBPyConnection:
 
 def find_rows(side: Side) -> str:
     """Return the SQL of a side's history, for a FROM clause."""
-    return f"({_SQL[side.rows].rstrip(';')})" if side.rows in _SQL.texts else side.rows
+    return f"({_SQL[side.rows].rstrip(';')})" if side.rows.startswith("rows_of_") else side.rows
 
 
 def compare_history(side: Side, file: Path, reference: Path) -> Counts:
@@ -76,8 +76,7 @@ def compare_history(side: Side, file: Path, reference: Path) -> Counts:
             f"as_list({name}) AS {name}" if name in _LISTS else name
             for name in (*COMPARED, "known_from", "known_to")
         )
-        text = _SQL["make_differing"].replace("{columns}", columns)
-        connection.execute(text.replace("{rows}", find_rows(side)))
+        connection.execute(_SQL.fill("make_differing", columns=columns, rows=find_rows(side)))
         rows = connection.execute(_SQL["count_differing"]).fetchall()
     return {kind: (int(total or 0), int(differing or 0)) for kind, total, differing in rows}
 
@@ -94,9 +93,10 @@ def ask_questions(
         ((event_id,),) = connection.execute(_SQL["choose_event"]).fetchall()
         columns = ", ".join(connection.table("reference.history").columns[:-2])
 
+    questions = Statements("bench.peers", columns=columns, rows=find_rows(side))
+
     def text(name: str) -> str:
-        found = _SQL[name].replace("{columns}", columns).replace("{rows}", find_rows(side))
-        return found.rstrip(";")
+        return questions[name].rstrip(";")
 
     values: dict[str, dict[str, Any]] = {
         AS_OF: {"at": at},

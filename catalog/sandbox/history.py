@@ -16,14 +16,15 @@ from typing import Any, Final
 import duckdb
 import msgspec
 
+from almanac.core.statements import Statements
 from catalog import ServerError
 from catalog.sandbox.world import version_lines
 from catalog.sandbox.world.dates import DAY_S, find_month, month_start_s, to_seconds
 from catalog.sandbox.world.roster import Roster
 from catalog.sandbox.world.truth import CATEGORIES
-from catalog.server.sql_store import SqlStore, read_statements
+from catalog.server.sql_store import SqlStore
 
-_SQL: Final = read_statements("catalog.sandbox", "history.sql")
+_SQL: Final = Statements("catalog.sandbox")
 _MAKE: Final = (
     *("attach", "make_event_versions", "make_index", "make_waiting_versions", "make_coins"),
     *("make_coin_snapshots", "make_internal", "make_coin_absences", "make_event_coins"),

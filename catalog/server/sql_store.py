@@ -4,18 +4,18 @@ Every method asks the tables as of its time. Only data that never changes is cac
 coins and of categories. Each call uses its own database cursor, so any thread may call.
 """
 
-import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from functools import cache, cached_property
-from importlib import resources
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import duckdb
 from msgspec import structs
 
+from almanac.core.statements import Statements
+from almanac.core.timestamps import ORIGIN, US
 from catalog.contract.constants import IMPACT_BANDS, IMPACT_MAJOR
 from catalog.contract.plans import Plan, Window
 from catalog.contract.records import LIST_SEPARATOR, Cancellation, Category, Event, EventCoin
@@ -38,22 +38,7 @@ from catalog.server.catalog_store import (
     impact_key,
 )
 
-_NAMED: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
-
-
-@cache
-def read_statements(package: str, file: str) -> dict[str, str]:
-    """Return the statements of a file by name, in their order; each begins `-- name: NAME`."""
-    text = (resources.files(package) / file).read_text("utf-8")
-    _, *parts = _NAMED.split(text)
-    return {name: part.strip() for name, part in zip(parts[::2], parts[1::2], strict=True)}
-
-
-_SQL: Final = read_statements("catalog.server", "store.sql")
-_PART: Final = re.compile(r"\{(\w+)\}")
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST: Final = datetime.max.replace(tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 _SEQ_MAX: Final = 2**63 - 1
 _FETCHED: Final = 250
 _KEPT_ROWS: Final = 5_000
@@ -122,11 +107,12 @@ class SqlStore:
         self.feed_id = feed_id
         self._connection = connection
         self._last: dict[type, tuple[Any, list[Any]]] = {}
-        feed = _SQL["published_feed"] if order is None else _SQL["other_feed"]
-        self._parts = {"schema": schema, "other_order": order or "", "feed": feed}
+        feeds = Statements("catalog.server", schema=schema, other_order=order or "")
+        feed = feeds["published_feed" if order is None else "other_feed"]
+        self._sql = Statements("catalog.server", schema=schema, feed=feed)
         connection.create_function("casefold", str.casefold, ["VARCHAR"], "VARCHAR")
         for name in ("make_has_text", "make_has_any", "make_csv_text", "make_csv_time"):
-            connection.execute(_SQL[name])
+            connection.execute(self._sql[name])
 
     @property
     def span(self) -> KnownSpan:
@@ -149,7 +135,7 @@ class SqlStore:
             *score, values["date"], values["event_id"] = after
             if score:
                 values["score"] = score[0]
-        after_part = "" if after is None else _SQL[f"after_{_ORDERS[query.order]}"]
+        after_part = "" if after is None else self._sql[f"after_{_ORDERS[query.order]}"]
         values["limit"] = limit + 1
         ((total, places),) = self._rows("list_places", values, after=after_part, **parts)
         if not places:
@@ -173,7 +159,7 @@ class SqlStore:
         values, parts = self._filters(query)
         with closing(self._connection.cursor()) as running:
             parts["columns"] = "*"
-            running.execute(_statement("list_events", **self._parts, **parts), values)
+            running.execute(self._sql.fill("list_events", **parts), values)
             while rows := running.fetchmany(_FETCHED):
                 yield from map(self._event, rows)
 
@@ -185,7 +171,7 @@ class SqlStore:
         cells = [_CELLS[name] if plan.shows(name) else "''" for name in _COLUMNS]
         parts |= {"columns": "*", "cells": ", ".join(cells)}
         with closing(self._connection.cursor()) as running:
-            running.execute(_statement("list_csv", **self._parts, **parts), values)
+            running.execute(self._sql.fill("list_csv", **parts), values)
             while rows := running.fetchmany(_FETCHED_RECORDS):
                 yield "".join([record for (record,) in rows]).encode()
 
@@ -346,10 +332,10 @@ class SqlStore:
             "keyword": query.keyword,
         }
         values = {name: value for name, value in filters.items() if value is not None}
-        parts = " AND ".join(["true", *(_SQL[f"filter_{name}"] for name in values)])
+        parts = " AND ".join(["true", *(self._sql[f"filter_{name}"] for name in values)])
         if query.keyword is not None:
             values["in_description"] = query.keyword_in_description
-        order = _SQL[f"by_{_ORDERS[query.order]}"]
+        order = self._sql[f"by_{_ORDERS[query.order]}"]
         return values | _window_values(query.ts, query.window), {"filters": parts, "order": order}
 
     def _event(self, row: Row) -> StoredEvent:
@@ -386,21 +372,8 @@ class SqlStore:
         )
 
     def _rows(self, name: str, values: Values | None = None, **parts: str) -> Sequence[Row]:
-        statement = _statement(name, **self._parts, **parts)
         with closing(self._connection.cursor()) as running:
-            return running.execute(statement, values or {}).fetchall()
-
-
-@cache
-def _statement(name: str, **parts: str) -> str:
-    """Return a statement with each name in braces replaced by a given part or by another
-    statement."""
-
-    def part(found: re.Match[str]) -> str:
-        name = found[1]
-        return _PART.sub(part, parts[name] if name in parts else _SQL[name])
-
-    return _PART.sub(part, _SQL[name])
+            return running.execute(self._sql.fill(name, **parts), values or {}).fetchall()
 
 
 def _window_values(ts: datetime, window: Window) -> Values:
@@ -422,10 +395,10 @@ def _marked(version: StoredVersion, first_major: int | None) -> StoredVersion:
 def _of_seconds(seconds: float | None) -> datetime | None:
     """Return a time of whole seconds; None if it is unknown or Python has no such time."""
     try:
-        return None if seconds is None else _EPOCH + timedelta(seconds=seconds // 1)
+        return None if seconds is None else ORIGIN + timedelta(seconds=seconds // 1)
     except OverflowError:
         return None
 
 
 def _of_micros(micros: Any) -> Any:
-    return None if micros is None else _EPOCH + micros * _MICROSECOND
+    return None if micros is None else ORIGIN + micros * US

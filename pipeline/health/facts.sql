@@ -21,7 +21,7 @@ SELECT
     feed,
     count(*),
     max(observed_at),
-    {shared last_complete_pull},
+    {shared_last_complete_pull},
     coalesce(
         list(DISTINCT (observed_at AT TIME ZONE 'UTC')::DATE) FILTER (
             WHERE complete

@@ -442,7 +442,7 @@ class Fold:
         self.connection.execute(parse(_SQL[name]), values)
 
     def _run_on(self, rows: str, name: str, **values: Any) -> None:
-        self.connection.execute(parse(_SQL[name].replace("{rows}", rows)), values)
+        self.connection.execute(parse(_SQL.fill(name, rows=rows)), values)
 
     def _replace_versions(self, rows: str, **stamp: Any) -> None:
         """End the current versions of events, and take the next ones."""

@@ -464,11 +464,10 @@ def _continue_feed(
         days = [day for day in folded if day in published.days]
         values = {"first_day": plan.first_day, "days": days}
         try:
-            text = file.text("count_differences", {"columns": changes})
-            rows = file.connection.execute(text, values).fetchall()
+            rows = file.rows("count_differences", {"columns": changes}, **values)
             for name, source in _COMPARED.items():
-                replaced = {"name": name, "source": source, "content": content}
-                file.run("list_versions", replaced, first_day=plan.first_day)
+                parts = {"name": name, "source": source, "content": content}
+                file.run("list_versions", parts, first_day=plan.first_day)
             file.run("list_removed_before")
         except duckdb.Error:
             why = _find_damage(home, home.warehouse)

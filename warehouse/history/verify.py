@@ -243,7 +243,7 @@ def _check_partitions(home: Home, connection: duckdb.DuckDBPyConnection) -> Iter
         shown = ", ".join(
             f"{name}::VARCHAR AS {name}" if name == "extra" else f'"{name}"' for name in columns
         )
-        query = _SQL["compare_files"].replace("{columns}", shown).replace("{table}", table)
+        query = _SQL.fill("compare_files", columns=shown, table=table)
         try:
             ((rows, extra, lacking),) = connection.execute(query, {"files": files}).fetchall()
         except duckdb.OutOfMemoryException:
@@ -402,8 +402,8 @@ def _check_rebuild(home: Home, published: PublishedFile) -> Iterator[Finding]:
                 if table.name not in LOCAL:
                     # The places of versions tell the order of merges, which a rebuild does not.
                     names = [name for name in table.names if name != "published_seq"]
-                    query = _SQL["compare_rows"].replace("{table}", f'"{table.name}"')
-                    query = query.replace("{columns}", ddl.column_list(names))
+                    parts = {"table": f'"{table.name}"', "columns": ddl.column_list(names)}
+                    query = _SQL.fill("compare_rows", **parts)
                     ((rows, extra, lacking),) = connection.execute(query).fetchall()
                     found = f"{extra} rows are only there, {lacking} are missing; {_REBUILD}"
                     wrong = [found] if extra or lacking else []

@@ -27,7 +27,7 @@ import msgspec
 from almanac.core.connections import open_memory, parse
 from almanac.core.errors import WarehouseError
 from almanac.core.files import make_folders, own_folder, sync
-from almanac.core.statements import Statements
+from almanac.core.statements import NO_VALUES, Statements
 from almanac.reading.attached_file import (
     attach_published,
     remove_abandoned_links,
@@ -239,22 +239,14 @@ class NextFile:
         self.connection.close()
         self.connection = self._open()
 
-    def run(
-        self, statement: str, replaced: Mapping[str, str] | None = None, /, **values: Any
-    ) -> None:
-        """Run a statement of this package; `replaced` has the texts of its placeholders."""
-        self.connection.execute(self.text(statement, replaced or {}), values)
+    def run(self, statement: str, parts: Mapping[str, str] = NO_VALUES, /, **values: Any) -> None:
+        """Run a statement of this package, filled with these parts."""
+        self.connection.execute(_SQL.fill(statement, **parts), values)
 
-    @staticmethod
-    def text(name: str, replaced: Mapping[str, str]) -> str:
-        """Return a statement of this package with the texts of its placeholders."""
-        text = _SQL[name]
-        for mark, words in replaced.items():
-            text = text.replace("{" + mark + "}", words)
-        return text
-
-    def rows(self, statement: str, /, **values: Any) -> list[tuple[Any, ...]]:
-        return self.connection.execute(parse(_SQL[statement]), values).fetchall()
+    def rows(
+        self, statement: str, parts: Mapping[str, str] = NO_VALUES, /, **values: Any
+    ) -> list[tuple[Any, ...]]:
+        return self.connection.execute(parse(_SQL.fill(statement, **parts)), values).fetchall()
 
     def read_facts(self) -> dict[str, str]:
         return dict(self.rows("read_facts"))

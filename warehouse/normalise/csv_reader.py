@@ -221,7 +221,7 @@ class CsvExport:
         """
         rows, file = source.rows()
         cells = {name: self._cell(name) for name in _LISTS}
-        first = _fill("first_list_cells", rows=rows, **cells)
+        first = _SQL.fill("first_list_cells", rows=rows, **cells)
         separator = (
             self._find_separator(first, file | {"first": _FIRST_CELLS})
             or self._find_separator(first, file | {"first": None})
@@ -239,7 +239,7 @@ class CsvExport:
                 new = replace(source, path=path, compression="none", skip=0)
             if unchanged < arrived:
                 rows, file = new.rows()
-                records = _fill("take_new_records", rows=rows, cells=", ".join(new.cells))
+                records = _SQL.fill("take_new_records", rows=rows, cells=", ".join(new.cells))
                 select, values = self._select(records, reading)
                 self.tables.insert(select, file | values)
         ((read, repeated),) = self._run("count_read")
@@ -267,11 +267,9 @@ class CsvExport:
         self._run("take_unchanged")
         return True
 
-    def _run(
-        self, name: str, values: Values | None = None, **placeholders: str
-    ) -> list[tuple[Any, ...]]:
-        text = _fill(name, **placeholders)
-        return self.tables.connection.execute(parse(text), values).fetchall()
+    def _run(self, name: str, values: Values | None = None, **parts: str) -> list[tuple[Any, ...]]:
+        statement = parse(_SQL.fill(name, **parts))
+        return self.tables.connection.execute(statement, values).fetchall()
 
     def _hides_records(self) -> bool:
         """Whether a line within a new record looks like a record of its own."""
@@ -319,7 +317,7 @@ class CsvExport:
         separator = (
             self._find_separator(_SQL["given_list_cells"], {"cells": cells}) or LIST_SEPARATOR
         )
-        records = _fill(
+        records = _SQL.fill(
             "json_records",
             cells=", ".join(f"record[{place + 2}] AS c{place}" for place in range(fields)),
         )
@@ -395,14 +393,6 @@ class CsvExport:
             values[f"extra_{number}"] = name
             pairs.append(f"$extra_{number}::VARCHAR, almanac_clean(c{self.columns.extras[name]})")
         return f"json_object({', '.join(pairs)})::VARCHAR"
-
-
-def _fill(name: str, **placeholders: str) -> str:
-    """Return a statement with the texts of its placeholders."""
-    text = _SQL[name]
-    for mark, words in placeholders.items():
-        text = text.replace("{" + mark + "}", words)
-    return text
 
 
 def _as_lines(rows: list[tuple[str]]) -> list[bytes]:

@@ -165,12 +165,12 @@ class EventTables:
         }
 
     def insert(self, arrived_rows: str, values: dict[str, Any]) -> None:
-        insert = _SQL["insert_events"].replace("{arrived_rows}", arrived_rows)
+        insert = _SQL.fill("insert_events", arrived_rows=arrived_rows)
         self.connection.execute(parse(insert), self.values() | values)
 
     def sink(self, arrived_rows: str | None = None, values: dict[str, Any] | None = None) -> Sink:
         arrived_rows = arrived_rows or _SQL["json_events"]
-        insert = _SQL["insert_events"].replace("{arrived_rows}", arrived_rows)
+        insert = _SQL.fill("insert_events", arrived_rows=arrived_rows)
         values = self.values() | (values or {})
         return Sink(self.connection, self._manifest.batch_id, parse(insert), values)
 

@@ -20,8 +20,8 @@ SELECT
         date_precision IN ('instant', 'day')
         AND ($statuses::VARCHAR[] IS NULL OR list_contains($statuses::VARCHAR[], status))
         AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
-        AND {shared has_category}
-        AND {shared has_impact},
+        AND {shared_has_category}
+        AND {shared_has_impact},
         false
     ) AS is_selected,
     greatest(

@@ -27,10 +27,10 @@ WHERE known_from <= $at::TIMESTAMPTZ
     AND ($event_ids::VARCHAR[] IS NULL OR list_contains($event_ids::VARCHAR[], event_id))
     AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
     AND ($words::VARCHAR IS NULL OR contains(lower(title), $words::VARCHAR))
-    AND {shared has_category}
-    AND {shared in_window}
+    AND {shared_has_category}
+    AND {shared_in_window}
     AND latest > coalesce(least($lower::TIMESTAMPTZ, $lower_day::TIMESTAMPTZ), '-infinity')
-    AND {shared has_impact}
+    AND {shared_has_impact}
     AND ($cancelled OR status = 'scheduled')
     AND ($estimated = 'include' OR ($estimated = 'drop') = is_exact)
 

@@ -1,4 +1,4 @@
--- Parts of statements, which `{shared name}` puts into a statement of any room.
+-- Parts of statements of any package, which name them in braces.
 
 -- name: shared_has_category
 -- Whether a row has one of $categories, names in small letters. NULL selects every row.

@@ -31,8 +31,8 @@ dated AS (
     FROM versions
     WHERE date BETWEEN $lower::TIMESTAMPTZ AND $upper::TIMESTAMPTZ
         AND list_has_any(coins, $coins::VARCHAR[])
-        AND {shared has_category}
-        AND {shared has_impact}
+        AND {shared_has_category}
+        AND {shared_has_impact}
 ),
 absences AS (
     SELECT event_id, changed_at, max(missing_since) AS missing_since
@@ -98,6 +98,6 @@ FROM (SELECT e.*, e.changed_at AS known_from FROM events AS e)
 WHERE status = 'scheduled'
     AND date BETWEEN $lower::TIMESTAMPTZ AND $upper::TIMESTAMPTZ
     AND list_has_any(coins, $coins::VARCHAR[])
-    AND {shared has_category}
-    AND {shared has_impact}
+    AND {shared_has_category}
+    AND {shared_has_impact}
 ORDER BY date, event_id

@@ -9,7 +9,7 @@
 -- Parameters: none. Run twice: the same rows. `Reader.prepare` keeps them for a publication.
 SELECT
     c.*, v.published_seq, v.categories, v.displayed_date_full, v.source_url, v.change_kinds,
-    v.changed_fields, {shared impact_step} AS impact_step,
+    v.changed_fields, {shared_impact_step} AS impact_step,
     m.kind AS move, m.shift_days, m.least_shift_days, m.most_shift_days
 FROM changes AS c
 JOIN event_versions AS v USING (event_id, version)
@@ -24,11 +24,11 @@ ORDER BY c.known_from
 -- Run twice: the same rows.
 SELECT kind, count(*) AS changes
 FROM page_changes
-WHERE {shared in_period}
+WHERE {shared_in_period}
     AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
     AND ($words::VARCHAR IS NULL OR contains(lower(title), $words::VARCHAR))
-    AND {shared has_category}
-    AND {shared has_impact}
+    AND {shared_has_category}
+    AND {shared_has_impact}
 GROUP BY kind
 
 -- name: list_changes
@@ -37,11 +37,11 @@ GROUP BY kind
 -- Parameters: as count_changes; $kinds, a list; $skip, $limit. Run twice: the same rows.
 SELECT * EXCLUDE (published_seq)
 FROM page_changes
-WHERE {shared in_period}
+WHERE {shared_in_period}
     AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
     AND ($words::VARCHAR IS NULL OR contains(lower(title), $words::VARCHAR))
-    AND {shared has_category}
-    AND {shared has_impact}
+    AND {shared_has_category}
+    AND {shared_has_impact}
     AND kind IN (SELECT unnest($kinds::VARCHAR[]))
 ORDER BY
     known_from DESC, impact DESC NULLS LAST, event_id, version DESC,

@@ -56,7 +56,7 @@ SELECT
 FROM (
     SELECT
         v.event_id, v.title, v.coins, v.categories, v.impact, v.impact_band,
-        {shared impact_step} AS impact_step,
+        {shared_impact_step} AS impact_step,
         v.displayed_date_full, v.date_precision, v.earliest, v.latest,
         v.displayed_date_full AS new_date, v.latest AS new_latest, v.first_seen_at,
         coalesce(v.earliest, least(v.first_seen_at, v.latest - INTERVAL 24 HOURS)) AS new_may_begin,

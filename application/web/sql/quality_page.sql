@@ -14,7 +14,7 @@ SELECT
     feed,
     count(*) AS batches,
     max(observed_at) AS observed_at,
-    {shared last_complete_pull} AS complete_at
+    {shared_last_complete_pull} AS complete_at
 FROM batches
 WHERE observed_at <= $at::TIMESTAMPTZ
 GROUP BY feed

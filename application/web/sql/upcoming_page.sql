@@ -45,9 +45,9 @@ WHERE may_begin < $ends::TIMESTAMPTZ
         ELSE gone IS NULL OR left_at > $since::TIMESTAMPTZ OR latest <= $at::TIMESTAMPTZ
     END
     AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
-    AND {shared has_category}
+    AND {shared_has_category}
     AND ($words::VARCHAR IS NULL OR contains(lower(title), $words::VARCHAR))
-    AND {shared has_impact}
+    AND {shared_has_impact}
 QUALIFY place BETWEEN if(is_exact, $exact_from, $open_from) AND if(is_exact, $exact_to, $open_to)
 ORDER BY is_exact DESC, place
 
@@ -80,9 +80,9 @@ WHERE gone IS NULL
     AND may_begin < $ends::TIMESTAMPTZ
     AND (NOT is_exact OR earliest >= $starts::TIMESTAMPTZ)
     AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
-    AND {shared has_category}
+    AND {shared_has_category}
     AND ($words::VARCHAR IS NULL OR contains(lower(title), $words::VARCHAR))
-    AND {shared has_impact}
+    AND {shared_has_impact}
 GROUP BY day
 ORDER BY day
 

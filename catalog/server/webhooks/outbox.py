@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Final, Literal, NamedTuple, Self
 
+from almanac.core.statements import Statements
 from catalog import ServerError
-from catalog.server.sql_store import read_statements
 
 FILE_NAME = "deliveries.sqlite"
 """The name has the version of the tables, so that a file with older tables is not read."""
+_SQL: Final = Statements("catalog.server.webhooks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,6 @@ class Outbox:
 
     def __init__(self, path: Path) -> None:
         self._lock = RLock()
-        self._statements = read_statements("catalog.server.webhooks", "outbox.sql")
         path.touch(mode=0o600)
         self._connection = sqlite3.connect(
             path, timeout=10.0, isolation_level="IMMEDIATE", check_same_thread=False
@@ -104,9 +104,9 @@ class Outbox:
             # All else is committed without waiting for the disk.
             self._connection.execute("PRAGMA synchronous = FULL")
             with self._connection:
-                self._connection.executemany(self._statements["enqueue"], added)
+                self._connection.executemany(_SQL["enqueue"], added)
                 moved = (endpoint_id, place.feed_id, place.seq, _micros(place.known_from))
-                self._connection.execute(self._statements["set_place"], moved)
+                self._connection.execute(_SQL["set_place"], moved)
             self._connection.execute("PRAGMA synchronous = NORMAL")
 
     def counts(self) -> list[tuple[str, str, int]]:
@@ -155,7 +155,7 @@ class Outbox:
 
     def _run(self, statement: str, **values: Any) -> list[Any]:
         with self._lock, self._connection:
-            return self._connection.execute(self._statements[statement], values).fetchall()
+            return self._connection.execute(_SQL[statement], values).fetchall()
 
 
 def _micros(instant: datetime | None) -> int | None:
