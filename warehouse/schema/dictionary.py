@@ -15,8 +15,7 @@ _INTRODUCTION = """# Data dictionary
 
 Generated from `columns.py`, `tables.py` and `views.py` of `warehouse/schema`.
 
-Use this page to look up a table, macro or view of the schema `main` of `warehouse.duckdb`. Every
-timestamp is UTC; `ts` of a macro is `as_of` of commands and pages. The file has the same texts:
+The schema `main` of `warehouse.duckdb`. Every timestamp is UTC; `ts` of a macro is `as_of` of commands and pages. The file has the same texts:
 `SELECT * FROM duckdb_columns()`.
 
 ## Questions
@@ -67,7 +66,7 @@ def _section(table: Table, shared: set[Column], before: Sequence[Table]) -> Iter
     yield f"### {table.name}\n"
     yield f"{table.grain[0].upper()}{table.grain[1:]}."
     if table.call:
-        yield f"Called as `{table.call}`."
+        yield f"Call: `{table.call}`."
     if table.key:
         yield f"Key: {_listed(table.key)}."
     names = [column.name for column in table.columns if column in shared]
