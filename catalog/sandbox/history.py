@@ -3,13 +3,20 @@
 The versions of the events announced until a time are made once. Those that become known until then
 are inserted in the order in which they became known, which is the order of the feed; later ones
 wait in a table. Ranks are written for the days that a request can show.
+
+Nine years take 8 s of a processor to make. So the whole years are kept as Python keeps compiled
+modules: beside them, if that folder can be written, until the code of the world changes.
 """
 
 import subprocess
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime
-from tempfile import NamedTemporaryFile
+from hashlib import sha256
+from importlib.util import cache_from_source
+from pathlib import Path
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 from threading import Lock
 from typing import Any, Final
 
@@ -86,6 +93,9 @@ class SandboxHistory:
         seconds = to_seconds(now)
         month, day = find_month(seconds), seconds // DAY_S
         with self._lock:
+            years = (month + 1) // 12
+            if years and not self._next_month:
+                self._add_first_years(12 * years)
             if self._next_month <= month:
                 self._add_months(month + 1)
             for each in {day - 1, day} - self._days:
@@ -97,6 +107,26 @@ class SandboxHistory:
                 self._connection.execute(_SQL["insert_absences"], {"day": each})
                 self._days.add(each)
         return self._store
+
+    def _add_first_years(self, end: int) -> None:
+        """Add the months until one from the file that is kept of them, or make and keep it."""
+        kept = _find_kept(self._roster.seed, self._pace, end)
+        self._connection.begin()
+        try:
+            for name in ("insert_kept_versions", "add_kept_versions"):
+                self._connection.execute(_SQL[name], {"file": str(kept)})
+            self._connection.commit()
+            self._next_month = end
+            return
+        except duckdb.Error:  # There is none, or it is damaged.
+            self._connection.rollback()
+        self._add_months(end)
+        with suppress(OSError, duckdb.Error):
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            with TemporaryDirectory(dir=kept.parent) as folder:
+                file = Path(folder, kept.name)
+                self._connection.execute(_SQL["keep_versions"], {"file": str(file)})
+                file.replace(kept)
 
     def _add_months(self, end: int) -> None:
         """Make the events announced until a month, and insert what becomes known before it."""
@@ -127,3 +157,11 @@ class SandboxHistory:
             release_versions(self._connection, month_start_s(end))
             self._connection.execute("SET threads = 1")
         self._next_month = end
+
+
+def _find_kept(seed: int, pace: float, end: int) -> Path:
+    code = sha256()
+    for file in (Path(__file__), *sorted(Path(__file__).parent.glob("world/*.py"))):
+        code.update(file.read_bytes())
+    name = f"{code.hexdigest()[:16]}-{seed}-{pace:g}-{end}.parquet"
+    return Path(cache_from_source(__file__)).with_name(name)

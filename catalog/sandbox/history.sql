@@ -87,6 +87,25 @@ FROM read_json($file, format = 'newline_delimited', columns = {
     last_verified_at: 'BIGINT', created_at: 'BIGINT', updated_at: 'BIGINT'
 })
 
+-- name: keep_versions
+-- Waiting versions have no place in the feed.
+COPY (
+    FROM published.event_versions UNION ALL BY NAME FROM published.waiting_versions
+) TO $file (FORMAT parquet)
+
+-- name: insert_kept_versions
+-- Before all others.
+INSERT INTO published.event_versions
+FROM read_parquet($file)
+WHERE published_seq IS NOT NULL
+
+-- name: add_kept_versions
+-- After insert_kept_versions.
+INSERT INTO published.waiting_versions
+SELECT * EXCLUDE (unknown_fields, published_seq)
+FROM read_parquet($file)
+WHERE published_seq IS NULL
+
 -- name: insert_versions
 -- After add_waiting_versions.
 INSERT INTO published.event_versions BY NAME

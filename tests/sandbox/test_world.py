@@ -1,11 +1,14 @@
 """The synthetic catalog, a pure function of seed, pace and time; and its history in SQL."""
 
 import hashlib
+import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -241,6 +244,26 @@ def test_the_feed_is_the_changes_of_the_world_whatever_was_written_first(world: 
     assert [(v.known_from, v.event_id, v.kinds) for v in pages[0]] == expected
     seqs = [version.seq for version in pages[0]]
     assert seqs == [*range(seqs[0], whole.at(until).head(until) + 1)]
+
+
+def test_kept_years_are_the_same_and_damaged_ones_are_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
+    until = datetime(2018, 2, 1, tzinfo=UTC)
+    query = ChangeQuery(until=until, since=START, head=EVERY)
+
+    def changes() -> list[Any]:
+        return list(SandboxHistory(9, 1.0).at(until).changes(query, limit=EVERY).rows)
+
+    made = changes()
+    (kept,) = tmp_path.rglob("*-9-1-12.parquet")
+    written_at, whole = kept.stat().st_mtime_ns, kept.read_bytes()
+    assert changes() == made
+    assert kept.stat().st_mtime_ns == written_at, "it was read"
+    kept.write_bytes(whole[:5000])
+    assert changes() == made
+    assert len(kept.read_bytes()) == len(whole)
 
 
 def test_threads_that_request_another_time_get_the_same_history() -> None:

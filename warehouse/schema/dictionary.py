@@ -15,8 +15,8 @@ _INTRODUCTION = """# Data dictionary
 
 Generated from `columns.py`, `tables.py` and `views.py` of `warehouse/schema`.
 
-The schema `main` of `warehouse.duckdb`. Every timestamp is UTC; `ts` of a macro is `as_of` of commands and pages. The file has the same texts:
-`SELECT * FROM duckdb_columns()`.
+The schema `main` of `warehouse.duckdb`. Every timestamp is UTC; `ts` of a macro is `as_of` of
+commands and pages. The file has the same texts: `SELECT * FROM duckdb_columns()`.
 
 ## Questions
 
