@@ -35,7 +35,7 @@ _NAMES = {
     "audit.report": ("Audit",),
     "coins": ("Coin",),
     "database": ("Database",),
-    "errors": (
+    "core.errors": (
         *("AlmanacError", "AmbiguousCoin", "InvalidArgument", "LookAhead"),
         *("QueryRefused", "UnknownName", "WarehouseError"),
     ),

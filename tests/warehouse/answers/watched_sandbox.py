@@ -9,7 +9,7 @@ from catalog.sandbox.world.truth import TrueEvent
 from catalog.sandbox.world.world import World
 from tests.warehouse.answers.handmade import Absence, Known
 
-FIRST = datetime(2020, 6, 1, 6, tzinfo=UTC)
+FIRST = datetime(2017, 10, 1, 6, tzinfo=UTC)
 PULLS = tuple(FIRST + number * timedelta(hours=8) for number in range(180))
 LAST = PULLS[-1]
 PAST = timedelta(days=10)
