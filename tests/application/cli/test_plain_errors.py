@@ -10,7 +10,6 @@ import pytest
 
 from almanac.core.timestamps import utc_now
 from catalog.sandbox.sandbox import Sandbox
-from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.run_records import report_daemon
 from tests.pipeline.small_home import SmallHome
@@ -127,7 +126,7 @@ def test_a_daemon_is_well_while_it_reports(unmonitored: Home, almanac: Almanac) 
     report_daemon(unmonitored, utc_now() - timedelta(days=1))
     done = almanac("daemon", "--check", home=str(unmonitored.root), code=1)
     assert "The daemon last reported 86" in done.stderr
-    report_daemon(unmonitored, utc_now() + timedelta(seconds=HANGS_AFTER_S))
+    report_daemon(unmonitored, utc_now())
     assert "is well" in almanac("daemon", "--check", home=str(unmonitored.root)).output
     done = almanac("daemon", "--check", "--json", home=str(unmonitored.root))
     assert json.loads(done.output)["well"] is True
