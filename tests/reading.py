@@ -42,3 +42,8 @@ def ask(home: Home, query: str) -> list[tuple[Any, ...]]:
     """Return the rows of a query of what a home published."""
     with reading(home) as connection:
         return connection.execute(query).fetchall()
+
+
+def list_files(home: Home, kind: str) -> list[Path]:
+    """Return the Parquet files of `event_changes` or `events`."""
+    return sorted(home.parquet.path(kind).rglob("*.parquet"))

@@ -265,7 +265,7 @@ def verify(
         bool,
         typer.Option(
             "--deep",
-            help="Also check the hash of every file, and compare all rows with a rebuild.",
+            help="Also rebuild the warehouse beside it, and compare all rows.",
         ),
     ] = False,
     as_json: JsonOption = False,

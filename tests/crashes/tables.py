@@ -10,8 +10,8 @@ from pathlib import Path
 
 import duckdb
 
-from tests.reading import database, reading
-from warehouse.history.partitions import CHANGES, EVENTS, list_files
+from tests.reading import database, list_files, reading
+from warehouse.history.partitions import CHANGES, EVENTS
 from warehouse.history.verify import verify
 from warehouse.home import Home
 from warehouse.schema.tables import REQUESTS, TABLES, USAGE

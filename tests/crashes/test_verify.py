@@ -44,17 +44,9 @@ def test_a_row_that_a_program_changed_is_detected(home: Home) -> None:
     home.warehouse.chmod(0o600)
     with duckdb.connect(str(home.warehouse)) as connection:
         connection.execute("UPDATE state.current_versions SET title = title || '!'")
-    assert any("parquet/event_changes matches the warehouse" in text for text in wrong(home))
     assert any("event_versions matches a rebuild" in text for text in wrong(home, deep=True))
     rebuild(home)
     assert wrong(home) == []
-
-
-def test_a_batch_that_is_in_the_warehouse_twice_is_detected(home: Home) -> None:
-    home.warehouse.chmod(0o600)
-    with duckdb.connect(str(home.warehouse)) as connection:
-        connection.execute("INSERT INTO batches FROM batches")
-    assert any("each batch is merged once" in text for text in wrong(home))
 
 
 @pytest.mark.parametrize(

@@ -40,10 +40,6 @@ def home(days: tuple[Path, Published], tmp_path: Path) -> Home:
     return Home(tmp_path / "home")
 
 
-def contents(home: Home) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in home.checkpoints.root.iterdir()}
-
-
 def test_a_packed_checkpoint_is_restored_as_it_was_published(
     home: Home, days: tuple[Path, Published]
 ) -> None:
@@ -61,7 +57,7 @@ def test_a_later_merge_of_the_newest_day_spoils_no_checkpoint_before_it(
     for hour in (12, 18):
         list_day(HandmadeHome(home.root), 9, hour=hour)
         merge(home)
-    assert complaints(home, with_rebuild=False) == ([], [])
+    assert complaints(home) == ([], [])
     list_day(HandmadeHome(home.root), 10)
     merge(home)
     assert len([*home.checkpoints.root.glob("*.duckdb")]) == 1
@@ -78,11 +74,6 @@ def test_a_damaged_packed_checkpoint_is_removed_with_a_message(
 ) -> None:
     path = home.checkpoints.path(f"{damaged}.packed")
     flip(path, place=int((path.stat().st_size - 1) * share))
-    before = contents(home)
-    wrong, _ = complaints(home, with_rebuild=False)
-    assert wrong
-    assert f"the checkpoint of {damaged} can't be read" in wrong[-1]
-    assert contents(home) == before, "verify changes nothing"
     list_day(HandmadeHome(home.root), int(damaged[-2:]) + 1, hour=3)
     merge(home)
     assert [line for line in caplog.messages if f"checkpoint of {damaged} is damaged" in line]

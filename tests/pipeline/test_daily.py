@@ -35,9 +35,9 @@ from tests.pipeline.homes_in_days import (
 )
 from tests.pipeline.small_home import NOW as SMALL_NOW
 from tests.pipeline.small_home import SmallHome
-from tests.reading import reading
+from tests.reading import list_files, reading
 from warehouse.history.merge import merge
-from warehouse.history.partitions import CHANGES_COLUMNS, list_files
+from warehouse.history.partitions import CHANGES_COLUMNS
 from warehouse.home import Home
 from warehouse.schema.tables import EVENT_VERSIONS
 

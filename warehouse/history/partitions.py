@@ -109,8 +109,3 @@ def write_partitions(
     if record != recorded:
         parquet.put(RECORD, msgspec.json.encode(record))
     return len(changed) + len(gone - folders)
-
-
-def list_files(home: Home, kind: str) -> list[Path]:
-    """Return the files of `event_changes` or `events`."""
-    return sorted(home.parquet.path(kind).rglob("*.parquet"))

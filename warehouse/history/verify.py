@@ -1,7 +1,7 @@
-"""Verify: compare landing, warehouse and partitions by reading all of them. Changes nothing.
+"""Verify: compare every file with its hash, and read the whole warehouse. Changes nothing.
 
-`deep` also reads every checkpoint, rebuilds the warehouse in a temporary folder, and compares every
-row of every table. A finding says what is wrong and what to do.
+`deep` also rebuilds the warehouse in a temporary folder, and compares every row of every table. A
+finding says what is wrong and what to do.
 """
 
 import os
@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from glob import escape
 from pathlib import Path
 from typing import Final
 
@@ -20,18 +19,11 @@ from almanac.core.files import own_folder, try_lock
 from almanac.core.statements import Statements
 from almanac.reading.attached_file import attach_published
 from warehouse.errors import DamagedBatch, LandingError
-from warehouse.files.documents import hash_file
 from warehouse.files.locks import describe_holder
-from warehouse.history import checkpoints
 from warehouse.history.merge import rebuild
 from warehouse.history.partitions import (
-    CHANGES,
-    CHANGES_COLUMNS,
-    EVENTS,
-    EVENTS_COLUMNS,
     has_written_bytes,
     list_contents,
-    list_files,
     partition_name,
     read_record,
 )
@@ -43,8 +35,7 @@ from warehouse.history.warehouse_file import (
 )
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
-from warehouse.landing.body_files import find_base
-from warehouse.landing.landing import MARKER, MARKERS
+from warehouse.landing.landing import MARKER
 from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS
 from warehouse.schema.tables import TABLES
@@ -87,9 +78,6 @@ def verify(home: Home, *, deep: bool = False) -> Iterator[Finding]:
         count = len(manifests) + len(unreadable)
         yield Finding("no batch is damaged or set aside", count, unreadable)
         yield _check_bodies(home, manifests)
-        if deep:
-            yield _check_landing(home, manifests)
-            yield _check_stamp(home, manifests)
         yield from _check_warehouse(home, bool(manifests), deep=deep)
 
 
@@ -115,12 +103,8 @@ def _check_warehouse(home: Home, has_batches: bool, *, deep: bool) -> Iterator[F
             return
         set_search_path(connection)
         yield _check_batches(home, published)
-        yield _check_counts(connection)
-        yield _check_invariants(connection)
-        yield from _check_partitions(home, connection)
+        yield _check_partitions(home, connection)
     if deep:
-        yield _check_checkpoints(home, published)
-        yield _check_released(home, published)
         yield from _check_rebuild(home, published)
 
 
@@ -194,183 +178,19 @@ def _list(batch_ids: list[str]) -> str:
     return f"{', '.join(batch_ids[:_NAMED])}{more}"
 
 
-def _check_counts(connection: duckdb.DuckDBPyConnection) -> Finding:
-    rows = connection.execute(_SQL["check_batches"]).fetchall()
+def _check_partitions(home: Home, connection: duckdb.DuckDBPyConnection) -> Finding:
+    """Compare the Parquet files with the hashes that were recorded when they were written."""
+    record = read_record(home.parquet)
     wrong = [
-        f"{batch_id}: {times} times; {arrived} rows arrived, {good} are good, {rejected} rejected, "
-        f"{ignored} ignored"
-        for batch_id, times, arrived, good, rejected, ignored in rows
-        if times > 1 or good + rejected + ignored != arrived
+        f"parquet/{partition_name(key)} has other bytes than were written; {_REBUILD}"
+        for key, partition in sorted(record.items())
+        if not has_written_bytes(home.parquet, key, partition)
     ]
-    check = "each batch is merged once, and its good, rejected and ignored rows add up"
-    return Finding(check, len(rows), wrong)
-
-
-def _check_invariants(connection: duckdb.DuckDBPyConnection) -> Finding:
-    versions = connection.execute(_SQL["check_versions"], {"batches": None}).fetchall()
-    absences = connection.execute(_SQL["check_absences"]).fetchall()
-    ((rows, of_days),) = connection.execute(_SQL["check_counts"]).fetchall()
-    wrong = [f"the versions of {row[0]} are wrong: {row[1:]}" for row in versions]
-    wrong += [f"the absences of {event_id} do not end with its state" for (event_id,) in absences]
-    if rows != of_days:
-        wrong.append(f"{rows} versions, expected {of_days}")
-    check = "versions and absences agree with the events"
-    return Finding(check, int(rows), [f"{fault}; {_REBUILD}" for fault in wrong])
-
-
-def _check_partitions(home: Home, connection: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
-    """Compare the Parquet files with what was written, and with the tables row by row."""
-    record, contents = read_record(home.parquet), list_contents(connection)
-    for kind, table, columns in (
-        (CHANGES, "event_versions", CHANGES_COLUMNS),
-        (EVENTS, "events", EVENTS_COLUMNS),
-    ):
-        files = [escape(str(path)) for path in list_files(home, kind)]
-        check = f"parquet/{kind} matches the warehouse"
-        keys = {key for key in {*record, *contents} if (key == EVENTS) == (kind == EVENTS)}
-        wrong = [
-            f"parquet/{partition_name(key)} has other bytes than were written; {_REBUILD}"
-            for key in sorted(keys & record.keys())
-            if not has_written_bytes(home.parquet, key, record[key])
-        ]
-        if any(key not in record or record[key].content != contents.get(key) for key in keys):
-            notes = ["the next `almanac merge` writes the partitions that changed since"]
-            yield Finding(check, len(files), wrong, notes)
-            continue
-        if wrong or not files:
-            yield Finding(check, len(files), wrong)
-            continue
-        shown = ", ".join(
-            f"{name}::VARCHAR AS {name}" if name == "extra" else f'"{name}"' for name in columns
-        )
-        query = _SQL.fill("compare_files", columns=shown, table=table)
-        try:
-            ((rows, extra, lacking),) = connection.execute(query, {"files": files}).fetchall()
-        except duckdb.OutOfMemoryException:
-            raise
-        except duckdb.Error as error:
-            yield Finding(check, len(files), [f"{str(error).splitlines()[0]}; {_REBUILD}"])
-            continue
-        found = f"{extra} rows are only there, {lacking} are missing; {_REBUILD}"
-        yield Finding(check, int(rows), [found] if extra or lacking else [])
-
-
-def _check_checkpoints(home: Home, published: PublishedFile) -> Finding:
-    """Read every checkpoint, and compare its batches with the published file's."""
-    wrong: list[str] = []
-    notes: list[str] = []
-    days = checkpoints.list_days(home)
-    for day in days:
-        with _temporary_folder(home) as folder, _opened(home) as connection:
-            path = folder / "checkpoint.duckdb"
-            try:
-                checkpoints.unpack(home, day, path)
-                why = find_damage(connection, path)
-            except checkpoints.DamagedCheckpoint as error:
-                why = str(error)
-            if why is not None:
-                wrong.append(
-                    f"the checkpoint of {day} can't be read: {why}; a merge that needs it removes "
-                    "it, and uses an earlier one"
-                )
-            elif (found := read_published(path)) is None or not checkpoints.is_base(
-                found, day, published.batches
-            ):
-                notes.append(
-                    f"the checkpoint of {day} lacks batches of its day, so a merge uses an earlier "
-                    "one"
-                )
-    return Finding("the checkpoints can be read", len(days), wrong, notes)
-
-
-def _check_landing(home: Home, manifests: list[Manifest]) -> Finding:
-    """Check landing for files that belong to no batch, and for changed compressed bytes."""
-    wrong: list[str] = []
-    notes: list[str] = []
-    storage = home.landing.storage
-    stored: dict[Path, set[str | None]] = {}
-    for manifest in manifests:
-        stored.setdefault(home.landing.body_path(manifest), set()).add(manifest.stored_sha256)
-    names = storage.names("bodies")
-    for path in map(storage.path, names):
-        if (hashes := stored.get(path)) is None:
-            notes.append(
-                f"{path.name} is the body of no batch: its landing was interrupted, or its "
-                "manifest was lost"
-            )
-        elif hashes.isdisjoint((None, hash_file(path))) and find_base(path) is None:
-            wrong.append(
-                f"{path.name} has other bytes than were landed, with the same content; `almanac "
-                "rebuild` rewrites it"
-            )
-    ids = {manifest.batch_id for manifest in manifests} | home.landing.damaged().keys()
-    for name in storage.names("batches"):
-        if name.rpartition("/")[2].removesuffix(".json") not in ids:
-            wrong.append(f"{name} is not a manifest; move it out of landing")
-    wrong += _find_changed_markers(home)
-    for batch_id in home.landing.marked():
-        if batch_id not in ids:
-            notes.append(
-                f"pending/{batch_id}.json waits for a batch that does not exist: its landing was "
-                "interrupted, or its manifest was lost"
-            )
-    check = "every file of landing belongs to a batch"
-    return Finding(check, len(names) + len(ids), wrong, notes)
-
-
-def _find_changed_markers(home: Home) -> Iterator[str]:
-    for root in map(home.landing.storage.path, MARKERS):
-        for path in sorted(root.iterdir()) if root.is_dir() else ():
-            if path.name.startswith(".unfinished-"):
-                continue
-            name = f"{root.name}/{path.name}"
-            try:
-                if path.read_bytes() != MARKER:
-                    yield f"{name} was changed since it was written; `almanac rebuild` repairs it"
-            except OSError as error:
-                yield f"{name} can't be read: {error.strerror}; `almanac rebuild` repairs it"
-
-
-def _check_released(home: Home, published: PublishedFile | None) -> Finding:
-    """Check that exactly the released batches were merged as released."""
-    batches = {} if published is None else published.batches
-    folded = {batch_id: batch.released for batch_id, batch in batches.items()}
-    now = set(home.landing.released())
-    kept = now.union(home.landing.marked("pending"))
-    unknown = sorted(now - folded.keys() - home.landing.damaged().keys())
-    wrong = [
-        f"released/{batch_id}.json is missing, and {batch_id} was merged as released; "
-        "`almanac rebuild` restores it"
-        for batch_id in sorted(folded)
-        if folded[batch_id] and batch_id not in kept
-    ]
-    wrong += [
-        f"released/{batch_id}.json belongs to no batch; remove it"
-        for batch_id in unknown
-        if not _is_known(home, batch_id)
-    ]
-    return Finding("released batches are merged as released", len(now), wrong)
-
-
-def _is_known(home: Home, batch_id: str) -> bool:
-    try:
-        home.landing.readable([batch_id])
-    except LandingError:
-        return False
-    return True
-
-
-def _check_stamp(home: Home, manifests: list[Manifest]) -> Finding:
-    """Check that the home's stamp is unchanged and names the source of the landed batches."""
-    stamp, wrong = home.stamp(), []
-    if stamp is None:
-        wrong.append("it is missing; `almanac doctor --fix` rebuilds it")
-    else:
-        if not home.is_stamped_with(stamp):
-            wrong.append("it was changed since it was written; `almanac doctor --fix` rebuilds it")
-        if others := sorted({manifest.source for manifest in manifests} - {stamp.source}):
-            wrong.append(f"it names {stamp.source}, and the batches are of {', '.join(others)}")
-    return Finding("home.json names the source of the batches", len(manifests), wrong)
+    contents = {key: partition.content for key, partition in record.items()}
+    notes = []
+    if contents != list_contents(connection):
+        notes = ["the next `almanac merge` writes the Parquet files that changed since"]
+    return Finding("the Parquet files have the bytes that were written", len(record), wrong, notes)
 
 
 def _check_rebuild(home: Home, published: PublishedFile) -> Iterator[Finding]:

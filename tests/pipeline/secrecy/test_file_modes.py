@@ -22,10 +22,10 @@ from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes_in_days import settings_of
 from tests.pipeline.secrecy.repeating_service import PUSH_SECRETS, traces_in
 from tests.pipeline.small_home import SmallHome
+from tests.reading import list_files
 from tests.test_cli import ALMANAC, environment
 from tests.warehouse.inbox.deliveries import delivery
 from warehouse.files.storage import is_readable_by_others
-from warehouse.history.partitions import list_files
 from warehouse.home import Home
 from warehouse.landing.inbox import Inbox
 
