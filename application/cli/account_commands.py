@@ -5,7 +5,6 @@ are UTC. A secret is printed once, when it is created. The server's folder is th
 context.
 """
 
-from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -22,7 +21,7 @@ from catalog.server.service_dir import ServiceDir
 from catalog.server.webhooks import endpoints
 from catalog.server.webhooks.endpoints import Endpoint
 
-keys_app = typer.Typer(no_args_is_help=True, help="Create, list, revoke and rotate API keys.")
+keys_app = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys.")
 endpoints_app = typer.Typer(
     no_args_is_help=True, help="Manage webhook endpoints, and list or retry their deliveries."
 )
@@ -93,21 +92,6 @@ def revoke(context: typer.Context, key_id: Annotated[str, typer.Argument()]) -> 
     """Make a key unusable immediately."""
     _service_dir(context).key_book().revoke(key_id)
     people.print(f"{key_id} revoked")
-
-
-@keys_app.command()
-def rotate(
-    context: typer.Context,
-    key_id: Annotated[str, typer.Argument()],
-    overlap_hours: Annotated[
-        float, typer.Option(min=0, max=87_600, help="Hours for which the old key stays valid.")
-    ] = 24,
-    as_json: JsonOption = False,
-) -> None:
-    """Replace a key by a new one; the old key stays valid for the overlap."""
-    overlap = timedelta(hours=overlap_hours)
-    key, stored = _service_dir(context).key_book().rotate(key_id, overlap=overlap)
-    _show_secret(stored.id, "key", key, as_json=as_json)
 
 
 _SHOWN: Final = (

@@ -12,8 +12,7 @@ import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import InitVar, dataclass
-from datetime import datetime, timedelta
-from itertools import chain
+from datetime import datetime
 from pathlib import Path
 from threading import Lock
 from typing import Final, Generic, TypeVar
@@ -89,9 +88,7 @@ class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     created_at: datetime
     expires_at: datetime | None = None
-    """The time at which the key ends: when it was revoked, or after the overlap of a rotation."""
-    metered_as: str | None = None
-    """The key that this one replaces, whose bucket and quota it continues to use."""
+    """When it was revoked."""
     rate_per_s: float | None = None
     burst: int | None = None
     monthly_quota: int | None = None
@@ -119,7 +116,6 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     """The rights and limits of the key in a request."""
 
     meter_id: str
-    """The key whose bucket and quota it uses: its own id, or the id of the key it replaces."""
     account: str
     plan: Plan
     rate_per_s: float
@@ -135,7 +131,7 @@ def make_grant(account: Account, key: StoredKey) -> Grant:
     plan = PLANS[account.plan]
     own = key if plan is ENTERPRISE else None
     return Grant(
-        meter_id=key.metered_as or key.id,
+        meter_id=key.id,
         account=account.name,
         plan=plan,
         rate_per_s=(own and own.rate_per_s) or plan.rate_per_s,
@@ -155,7 +151,7 @@ LIMITS: Final = {"rate_per_s": (0.001, 10**6), "burst": (1, 10**6), "monthly_quo
 
 
 class KeyBook:
-    """Creates, lists, revokes and rotates keys in the file."""
+    """Creates, lists and revokes keys in the file."""
 
     def __init__(self, path: Path, *, wall: Callable[[], datetime] = utc_now) -> None:
         self.file = JsonFile(path, AccountFile)
@@ -199,7 +195,6 @@ class KeyBook:
                     f"account {account_name} is on the plan {account.plan}, not {plan.name}; "
                     "use that plan, or another account"
                 )
-            # A key that expires has a successor in the account, and only the successor counts.
             counted = sum(key.expires_at is None for key in account.keys)
             if plan.keys_max is not None and counted >= plan.keys_max:
                 allowed = f"the plan {plan.name} allows {plan.keys_max}; revoke one first"
@@ -210,49 +205,30 @@ class KeyBook:
 
     def revoke(self, key_id: str) -> None:
         """Make a key unusable from now on. Raises ServerError if it is not in use."""
-        self._replace(key_id, lambda key: (replace(key, expires_at=self._wall()),))
-
-    def rotate(self, key_id: str, *, overlap: timedelta) -> tuple[str, StoredKey]:
-        """Return a new key for an old one, which stays valid for `overlap`.
-
-        The two count as one key of the plan, and share one bucket and one quota. Raises
-        ServerError if the old one is not in use, or was rotated already.
-        """
-        key, fresh = self._make_key()
-
-        def succeed(old: StoredKey) -> tuple[StoredKey, ...]:
-            if old.expires_at is not None:
-                raise ServerError(f"key {old.id} was already replaced; rotate its successor")
-            new = {"id": fresh.id, "sha256": fresh.sha256, "created_at": fresh.created_at}
-            successor = replace(old, **new, metered_as=old.metered_as or old.id)
-            return replace(old, expires_at=self._wall() + overlap), successor
-
-        self._replace(key_id, succeed)
-        return key, fresh
+        with self.file.edit() as edit:
+            known, now = edit.value.accounts, self._wall()
+            usable = {key.id for account in known for key in account.keys if key.is_usable(now)}
+            if key_id not in usable:
+                raise ServerError(
+                    f"no key in use: {key_id} in {self.file.path.parent}; `keys list` lists the "
+                    "keys there. `almanac serve` and `almanac sandbox` have keys of their own"
+                )
+            changed = (
+                replace(
+                    account,
+                    keys=tuple(
+                        replace(key, expires_at=now) if key.id == key_id else key
+                        for key in account.keys
+                    ),
+                )
+                for account in known
+            )
+            edit.value = AccountFile(accounts=tuple(changed))
 
     def _make_key(self) -> tuple[str, StoredKey]:
         key = "alm2_" + secrets.token_urlsafe(30)
         digest = key_digest(key)
         return key, StoredKey(id="key_" + digest[:12], sha256=digest, created_at=self._wall())
-
-    def _replace(self, key_id: str, change: Callable[[StoredKey], tuple[StoredKey, ...]]) -> None:
-        """Replace a key that is in use by the keys that `change` returns."""
-        with self.file.edit() as edit:
-            known = edit.value.accounts
-            owner = next((each for each in known if key_id in {key.id for key in each.keys}), None)
-            if owner is None:
-                raise ServerError(
-                    f"no such key: {key_id} in {self.file.path.parent}; `keys list` lists the "
-                    "keys there. `almanac serve` and `almanac sandbox` have keys of their own"
-                )
-            keys: dict[str, tuple[StoredKey, ...]] = {key.id: (key,) for key in owner.keys}
-            key = keys[key_id][0]
-            if not key.is_usable(self._wall()):
-                raise ServerError(f"key {key.id} expired at {key.expires_at}")
-            keys[key_id] = change(key)
-            changed = replace(owner, keys=tuple(chain(*keys.values())))
-            accounts = tuple(changed if each is owner else each for each in known)
-            edit.value = AccountFile(accounts=accounts)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
