@@ -345,14 +345,6 @@ def changes(
     once: Annotated[
         bool, typer.Option("--once", help="With --follow: exit after the changes known now.")
     ] = False,
-    server: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Follow an `almanac serve` instead of the home."),
-    ] = None,
-    key_file: Annotated[
-        Path | None,
-        typer.Option(help="A file with the server's key; by default ALMANAC_API_KEY is sent."),
-    ] = None,
     post: Annotated[
         bool,
         typer.Option("--post", help="Post the changes since the last post to ALMANAC_DIGEST_URL."),
@@ -365,15 +357,12 @@ def changes(
     Slack's addresses, and JSON to others. Both need the application.
     """
     shown = {"--until": until, "--format": form, "--limit": limit}
-    followed = {"--once": once, "--server": server, "--key-file": key_file}
     if follow:
         _refuse("can't be used with --follow", {**shown, "--post": post})
     else:
-        _refuse("needs --follow, which is missing", followed)
+        _refuse("needs --follow, which is missing", {"--once": once})
     if post:
         _refuse("can't be used with --post", {**shown, "--since": since})
-    if server is None:
-        _refuse("needs --server URL, which is missing", {"--key-file": key_file})
     filters: dict[str, Any] = {
         "coins": split_names("--coins", coins),
         "kinds": split_names("--kinds", kinds),
@@ -387,7 +376,7 @@ def changes(
         if post:
             ours.post_changes(home, filters)
         else:
-            ours.follow_changes(home, filters, since, once=once, server=server, key_file=key_file)
+            ours.follow_changes(home, filters, since, once=once)
         return
     with closing(Reader(locate_warehouse(home))) as reader:
         digest = compute_digest(

@@ -4,35 +4,45 @@ import re
 import select
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import typer
-from pydantic import SecretStr
 
+from almanac.coins import resolve_slugs
 from almanac.command_line import stop_by_signals
 from almanac.commands import locate_warehouse
-from almanac.console import EXIT_INTERRUPTED, EXIT_USAGE, fail, people, warnings
+from almanac.console import EXIT_INTERRUPTED, people
+from almanac.core.errors import InvalidArgument, WarehouseError
 from almanac.core.timestamps import utc_now
+from almanac.events import KINDS, MinImpact, make_impact_values, read_choices, resolve_categories
 from almanac.reader import Reader
 from application.cli.options import instant_option, settings_of
 from application.console import print_json
 from application.watch import (
-    HomeSource,
-    MirrorSource,
-    WatchStart,
     make_change_filter,
     watch_changes,
 )
 from application.web.html_report import post_digest
+from application.web.mirror.history_routes import read_changes
+from application.web.mirror.publications import Publications
+from catalog.contract.errors import InvalidCursor
+from catalog.contract.plans import ENTERPRISE
+from catalog.server.gating import CatalogView
 from pipeline.home_location import locate_existing_home
 from pipeline.secrecy import restrict_new_files
-from pipeline.settings import read_settings
-from resources.service_address import check_base_url, check_key
 
 _CURSOR: Final = re.compile(r"[A-Za-z0-9_-]{19,4096}")
+_FOLLOWED_EVERY_S: Final = 0.5
+_END: Final = datetime.fromisoformat("9999-12-31T00:00:00Z")
+_PAGE: Final = 1_000
+Change = dict[str, Any]
+"""JSON values, as `/v2/events/changes` has them for a key of Enterprise. Its `cursor` continues
+after it."""
 
 
 def post_changes(home: Path | None, filters: Mapping[str, Any]) -> None:
@@ -45,62 +55,96 @@ def post_changes(home: Path | None, filters: Mapping[str, Any]) -> None:
 
 
 def follow_changes(
-    home: Path | None,
-    filters: Mapping[str, Any],
-    since: str | None,
-    *,
-    once: bool,
-    server: str | None,
-    key_file: Path | None,
+    home: Path | None, filters: Mapping[str, Any], since: str | None, *, once: bool
 ) -> None:
-    """Print each change as a JSON line as it becomes known, of a home or of a mirror."""
-    start = WatchStart()
-    if since is not None and _CURSOR.fullmatch(since):
-        start = WatchStart(cursor=since)
-    elif since is not None:
-        start = WatchStart(since=instant_option("--since", since))
-    source: HomeSource | MirrorSource
-    if server is None:
-        warehouse = locate_warehouse(home)
-        with closing(Reader(warehouse)) as reader:
-            is_chosen = make_change_filter(reader, **filters)
-        source = HomeSource(warehouse)
-    else:
-        is_chosen = make_change_filter(None, **filters)
-        source = _open_mirror(server, key_file)
+    """Print each change of a home as a JSON line as it becomes known."""
+    cursor = since if since is not None and _CURSOR.fullmatch(since) else None
+    start = _END if since is None or cursor else instant_option("--since", since)
+    warehouse = locate_warehouse(home)
+    with closing(Reader(warehouse)) as reader:
+        is_chosen = make_change_filter(reader, **filters)
     stop = threading.Event()
     stop_by_signals(stop.set)
-    with closing(source):
-        found = watch_changes(
-            source,
-            start,
-            pause=lambda seconds: stop.wait(seconds) or _is_reader_gone(),
-            note=lambda text: warnings.print(f"almanac: {text}", soft_wrap=True),
-            once=once,
-        )
-        for change in found:
-            if is_chosen(change):
-                print_json(change)
-            if stop.is_set():
-                break
+
+    def pause() -> bool:
+        return stop.wait(_FOLLOWED_EVERY_S) or _is_reader_gone()
+
+    for change in watch_changes(warehouse, start, cursor, pause=pause, once=once):
+        if is_chosen(change):
+            print_json(change)
+        if stop.is_set():
+            break
     if stop.is_set():
         raise typer.Exit(EXIT_INTERRUPTED)
 
 
-def _open_mirror(address: str, key_file: Path | None) -> MirrorSource:
-    settings, name = read_settings(), "--server"
-    key = settings.api_key if settings.base_url is None else None
-    try:
-        base_url = check_base_url(address)
-        name = "ALMANAC_API_KEY" if key_file is None else f"--key-file {key_file}"
-        if key_file is not None:
-            key = SecretStr(key_file.read_text("utf-8", "replace"))
-        key = None if key is None else check_key(key)
-    except OSError as error:
-        fail(f"{name}: {error.strerror}", code=EXIT_USAGE)
-    except ValueError as error:
-        fail(f"{name}: {error}", code=EXIT_USAGE)
-    return MirrorSource(base_url, key=key, trust=settings.network().trust())
+def watch_changes(
+    warehouse: Path,
+    since: datetime,
+    cursor: str | None,
+    *,
+    pause: Callable[[], bool],
+    once: bool = False,
+) -> Iterator[Change]:
+    """Yield changes as they become known, until `pause` returns True; with `once`, until the last.
+
+    Raises:
+        WarehouseError: there is no published file, or it can't be read.
+        InvalidArgument: the cursor is of another history.
+    """
+    with closing(Publications(warehouse, utc_now)) as publications:
+        while True:
+            store, now = publications.store(), publications.now()
+            if once and publications.trouble is not None:
+                raise WarehouseError(publications.trouble)
+            reading = CatalogView(store, ENTERPRISE, ts=now, moment=now, as_of=None)
+            try:
+                page = read_changes(reading, since=since, cursor=cursor, limit=_PAGE)
+            except InvalidCursor as error:
+                raise InvalidArgument(
+                    f"--since: {error.message}. Begin again with --since and a time."
+                ) from error
+            yield from msgspec.to_builtins(page.data)
+            # All that is known now was read when a page ends where it began.
+            if page.meta.cursor == cursor and (once or pause()):
+                return
+            cursor = page.meta.cursor
+
+
+def make_change_filter(
+    reader: Reader,
+    coins: Sequence[str] | None = None,
+    kinds: Sequence[str] | None = None,
+    categories: Sequence[str] | None = None,
+    min_impact: MinImpact | None = None,
+) -> Callable[[Change], bool]:
+    """Return whether a change has one of these coins, kinds and categories, and the least impact.
+
+    None is all.
+
+    Raises:
+        InvalidArgument: a kind or an impact does not exist.
+        UnknownName, AmbiguousCoin: the home has no such coin or category, or several coins.
+    """
+    slugs = resolve_slugs(reader, coins)
+    names = resolve_categories(reader, categories)
+    listed = read_choices(kinds, "kinds", KINDS)
+    least = make_impact_values(min_impact)
+
+    def is_chosen(change: Change) -> bool:
+        event = change["event"] or {}
+        return (
+            (listed is None or not set(listed).isdisjoint(change["kinds"]))
+            and (slugs is None or any(each["slug"] in slugs for each in event.get("coins") or ()))
+            and (names is None or any(n.lower() in names for n in event.get("categories") or ()))
+            and (least["min_impact"] is None or _has_impact(event.get("impact"), **least))
+        )
+
+    return is_chosen
+
+
+def _has_impact(score: float | str | None, min_impact: float, bands: Sequence[str]) -> bool:
+    return score in bands or (isinstance(score, int | float) and score >= min_impact)
 
 
 def _is_reader_gone() -> bool:

@@ -74,7 +74,7 @@ def open_publication(path: Path, replay_from: datetime | None = None) -> Publica
         raise WarehouseError(
             f"{path} can't be served: {str(error).rstrip('!.')}. If there is none yet, `almanac "
             "run` makes it. If it is damaged, or another version of Almanac made it, `almanac "
-            "replay` rebuilds it."
+            "rebuild` makes it again."
         ) from error
 
 

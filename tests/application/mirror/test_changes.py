@@ -4,32 +4,24 @@ import json
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
 import msgspec
 import pytest
-from pydantic import SecretStr
 
-from almanac.core.errors import InvalidArgument
 from application.watch import (
-    HomeSource,
-    MirrorSource,
-    WatchStart,
     make_change_filter,
     watch_changes,
 )
 from application.web.mirror.history_routes import read_changes
-from application.web.mirror.mirror import Mirror
 from application.web.mirror.publications import Publications as Published
 from catalog.contract.errors import InvalidCursor
 from catalog.contract.plans import ENTERPRISE, PRO, Plan
 from catalog.server.gating import CatalogView
-from resources.errors import RetryLater
 from tests.application.mirror.publications import Publications, Version, version_of
 from tests.hangs import HANGS_AFTER_S
 from tests.history.stories.disk import without_syncs
@@ -127,7 +119,6 @@ def test_a_cursor_belongs_to_its_feed_plan_and_time(home: HandmadeHome) -> None:
 
 
 EARLY = datetime(2026, 1, 1, tzinfo=UTC)
-CANARY = "canary-key-of-a-mirror-0123456789"
 Change = dict[str, Any]
 
 
@@ -139,115 +130,39 @@ def publications(tmp_path: Path) -> Publications:
 
 
 def watch(
-    source: HomeSource | MirrorSource,
-    start: WatchStart,
-    *pauses: Callable[[], object],
-    once: bool = False,
-    notes: list[str] | None = None,
+    publications: Publications, since: datetime = EARLY, cursor: str | None = None
 ) -> list[Change]:
-    """Return the changes of a watch that does something at each pause, and ends at the next."""
-    waiting = iter(pauses)
-
-    def pause(seconds: float) -> bool:
-        assert seconds > 0
-        act = next(waiting, None)
-        if act is not None:
-            act()
-        return act is None
-
-    said: list[str] = [] if notes is None else notes
-    return list(watch_changes(source, start, pause=pause, note=said.append, once=once))
-
-
-def home_source(publications: Publications) -> HomeSource:
-    return HomeSource(publications.home.home.warehouse)
+    """Return the changes that are known now."""
+    warehouse = publications.home.home.warehouse
+    return list(watch_changes(warehouse, since, cursor, pause=lambda: True, once=True))
 
 
 def test_a_watch_resumes_after_any_line_without_a_gap_or_a_repetition(
     publications: Publications,
 ) -> None:
     publications.publish()
-    with closing(home_source(publications)) as source:
-        whole = watch(source, WatchStart(since=EARLY), once=True)
+    whole = watch(publications)
     publications.publish()
-    with closing(home_source(publications)) as source:
-        for place in range(len(whole)):
-            rest = watch(source, WatchStart(cursor=whole[place]["cursor"]), once=True)
-            expected = Counter(map(version_of, whole[place + 1 :])) + publications.added[2]
-            assert Counter(map(version_of, rest)) == expected, place
+    for place in range(len(whole)):
+        rest = watch(publications, cursor=whole[place]["cursor"])
+        expected = Counter(map(version_of, whole[place + 1 :])) + publications.added[2]
+        assert Counter(map(version_of, rest)) == expected, place
 
 
-def test_a_watch_outlives_restarts_of_its_mirror(
-    publications: Publications, tmp_path: Path
-) -> None:
-    home, folder = publications.home.home, tmp_path / "mirror"
-    mirror = Mirror(home.warehouse, state_dir=folder).start()
-    address = httpx.URL(mirror.base_url)
-    port = address.port or 0
-    running = [mirror]
-
-    def restart() -> None:
-        running.append(Mirror(home.warehouse, state_dir=folder, port=port).start())
-
-    def publish() -> None:
-        running[-1].stop()
-        publications.publish()
-
-    notes: list[str] = []
-    source = MirrorSource(mirror.base_url)
-    with closing(source):
-        # Each stop is followed by failed requests; the restart comes after some of them.
-        actions = [publish, lambda: None, restart, publish, restart]
-        found = watch(source, WatchStart(since=EARLY), *actions, notes=notes)
-    running[-1].stop()
-    assert Counter(map(version_of, found)) == sum(publications.added, Counter())
-    with closing(home_source(publications)) as same:
-        # A cursor of the mirror continues in the home.
-        rest = watch(same, WatchStart(cursor=found[-2]["cursor"]), once=True)
-    assert [*map(version_of, rest)] == [version_of(found[-1])]
-    assert [note.endswith("responds again.") for note in notes] == [False, True] * 2
-    assert notes[0] == (
-        f"{mirror.base_url} can't be reached (ConnectError). The request is repeated until it "
-        "responds."
-    )
-
-
-NO_MIRRORS: tuple[tuple[int, bytes, str], ...] = (
-    (404, b"{}", r"404.*Expected the address of `almanac serve`"),
-    (403, b'{"message": "Forbidden"}', r"403: Forbidden\. The key must be one of the mirror's"),
-    (400, b'{"message": "Invalid cursor"}', r"400: Invalid cursor\. Begin again with --since"),
-    (503, b"", "responded with 503"),
-    (200, b'{"data": []}', "is not a page of changes"),
-)
-
-
-def test_an_address_that_is_no_mirror_is_an_error_without_the_key() -> None:
-    for status, body, message in NO_MIRRORS:
-        answer = httpx.Response(status, content=body, headers={"location": "http://other.example"})
-        transport = httpx.MockTransport(lambda _, answer=answer: answer)
-        source = MirrorSource("http://m.example", key=SecretStr(CANARY), transport=transport)
-        error = RetryLater if status >= 429 else InvalidArgument
-        with closing(source), pytest.raises(error, match=message) as refused:
-            watch(source, WatchStart())
-        assert CANARY not in str(refused.value)
-
-
-def test_filters_of_a_followed_server_select_by_kind_coin_category_and_impact() -> None:
+def test_filters_select_by_kind_coin_category_and_impact(publications: Publications) -> None:
     coins = [{"slug": "bitcoin", "symbol": "btc", "name": "Bitcoin"}]
     event = {"coins": coins, "categories": ["Token Unlock"], "impact": 6.0}
     change = {"kinds": ["rescheduled", "revised"], "event": event}
     banded = {**change, "event": {**event, "impact": "High", "categories": None}}
-    for given, shows in (
-        *(({}, (True, True)), ({"kinds": ["revised", "created"]}, (True, True))),
-        *(({"kinds": ["cancelled"]}, (False, False)), ({"coins": ["BTC"]}, (True, True))),
-        *(({"coins": ["BTC-USDT"]}, (True, True)), ({"coins": ["ticker:btc"]}, (True, True))),
-        *(({"coins": ["slug:btc"]}, (False, False)), ({"coins": ["ethereum"]}, (False, False))),
-        *(({"categories": ["token unlock"]}, (True, False)), ({"min_impact": 6}, (True, False))),
-        *(({"min_impact": "high"}, (True, True)), ({"min_impact": 6.1}, (False, False))),
-    ):
-        is_chosen = make_change_filter(None, **given)  # type: ignore[arg-type]
-        assert (is_chosen(change), is_chosen(banded)) == shows, given
-        assert is_chosen({"kinds": [], "event": None}) is (not given), given
+    with closing(DatabaseReader(publications.home.home.warehouse)) as reader:
+        for given, shows in (
+            *(({}, (True, True)), ({"kinds": ["revised", "created"]}, (True, True))),
+            *(({"kinds": ["cancelled"]}, (False, False)), ({"min_impact": 6}, (True, False))),
+            *(({"min_impact": "high"}, (True, True)), ({"min_impact": 6.1}, (False, False))),
+        ):
+            is_chosen = make_change_filter(reader, **given)  # type: ignore[arg-type]
+            assert (is_chosen(change), is_chosen(banded)) == shows, given
+            assert is_chosen({"kinds": [], "event": None}) is (not given), given
 
 
 @contextmanager
@@ -291,35 +206,14 @@ def test_command_prints_lines_until_a_signal(publications: Publications, almanac
     assert (chosen.stdout, chosen.stderr) == ("", "")
 
 
-def test_the_key_of_a_mirror_is_kept_nowhere(
-    publications: Publications, tmp_path: Path, almanac: Almanac
-) -> None:
-    file = tmp_path / "key"
-    file.write_text(CANARY)
-    words = ["--once", "--since", "2026-01-01", "--key-file", str(file)]
-    with Mirror(publications.home.home.warehouse, state_dir=tmp_path / "mirror") as mirror:
-        done = almanac("changes", "--follow", *words, "--server", mirror.base_url)
-    assert len(done.stdout.splitlines()) == publications.added[0].total()
-    kept = [path for path in tmp_path.rglob("*") if path.is_file() and path != file]
-    assert CANARY not in done.output
-    assert [path for path in kept if CANARY.encode() in path.read_bytes()] == []
-
-
-AT = ("--server", "http://127.0.0.1:9")
-
-
 def test_a_wrong_option_is_one_line_and_exit_code_2(tmp_path: Path, almanac: Almanac) -> None:
     for words, message in {
-        ("--follow", *AT, "--kinds", "sung"): "kinds='sung'; expected created",
         ("--kinds", ","): "--kinds is empty",
-        ("--follow", *AT, "--min-impact", "huge"): "0 to 10, or Low, Mid, High, Critical",
-        ("--follow", *AT, "--since", "soon"): "--since='soon' is not a timestamp",
-        ("--follow", "--key-file", "x"): "--key-file needs --server URL",
-        ("--server", "http://x"): "--server needs --follow",
+        ("--follow", "--min-impact", "huge"): "0 to 10, or Low, Mid, High, Critical",
+        ("--follow", "--since", "soon"): "--since='soon' is not a timestamp",
+        ("--once",): "--once needs --follow",
         ("--follow", "--until", "today"): "--until can't be used with --follow",
         ("--post", "--since", "today"): "--since can't be used with --post",
-        ("--follow", "--server", "ftp://x"): "--server: the base address must be of the form",
-        ("--follow", *AT, "--key-file", "/none"): "--key-file /none: No such file",
     }.items():
         done = almanac("changes", *words, code=2)
         assert message in done.stderr
