@@ -1,34 +1,26 @@
 """The user's paths, and CSV and Parquet files: kind, header, rows."""
 
-import bz2
 import codecs
 import gzip
-import lzma
 import os
 import re
-import shutil
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from almanac.core.errors import AlmanacError, InvalidArgument
-from almanac.core.files import own_folder
 from almanac.reading.csv_file import (
     CHUNK_BYTES,
     RECORD_BYTES,
     CsvFault,
-    CsvSource,
     RecordReader,
-    read_chunks,
 )
 
 if TYPE_CHECKING:
-    import duckdb
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -96,14 +88,9 @@ _KINDS: Final = {
 _DELIMITERS: Final = (",", ";", "\t", "|")
 _HEAD_BYTES: Final = 1 << 16
 _BATCH_ROWS: Final = 1 << 16
-_OPENERS: Final[dict[bytes, Callable[..., Any]]] = {
-    b"\x1f\x8b": gzip.open,
-    b"BZh": bz2.open,
-    b"\xfd7zXZ": lzma.open,
-}
+_GZIP: Final = b"\x1f\x8b"
 _UNREADABLE: Final = (
-    *(ArithmeticError, LookupError, NotImplementedError, TypeError, ValueError),
-    *(EOFError, lzma.LZMAError),
+    *(ArithmeticError, EOFError, LookupError, NotImplementedError, TypeError, ValueError),
 )
 _LINE: Final = re.compile(rb"[^\r\n]*(\r\n|\r|\n|\Z)")
 _PREAMBLE: Final = re.compile(rb"\s*(#|https?://)")
@@ -114,7 +101,7 @@ OnBroken = Callable[[int, str], None]
 
 
 class CsvFile:
-    """A CSV file that a user hands over; it may be compressed by gzip, bzip2 or xz.
+    """A CSV file that a user hands over; it may be compressed by gzip.
 
     Comments before the header are skipped. A comment is a line that begins with `#` or is an
     address, if its number of fields differs from the next line; or a line such as `sep=;`.
@@ -140,16 +127,35 @@ class CsvFile:
         """
         import pyarrow as pa
 
-        from almanac.core.connections import open_memory
+        fields = len(self.names)
+        places = [self.names.index(name) for name in names]
+        rows: list[Sequence[str | None]] = []
 
-        with explain_errors(self._path), self._source() as source, open_memory() as connection:
-            if self._read(source, connection, "true") is None:
-                yield from self._read_tolerantly(source, names, on_broken)
-                return
-            rows, values = source.rows()
-            found = connection.sql(f"{rows}\nSELECT {self._texts(names)}", params=values)
-            for batch in pa.RecordBatchReader.from_stream(found):
-                yield pa.RecordBatch.from_arrays(batch.columns, list(names))
+        def batch() -> "pa.RecordBatch":
+            columns = [pa.array([row[place] for row in rows], pa.string()) for place in places]
+            return pa.RecordBatch.from_arrays(columns, list(names))
+
+        with explain_errors(self._path), self._opener(self._path, "rb") as file:
+            records = RecordReader(
+                iter(lambda: file.read(CHUNK_BYTES), b""),
+                delimiter=self.delimiter,
+                fields=fields,
+                skip=self._skip,
+                strict=True,
+            )
+            try:
+                for number, (cells, _) in enumerate(records, 1):
+                    if len(cells) == fields:
+                        rows.append(cells)
+                    else:
+                        on_broken(number, f"it has {len(cells)} fields, and the header {fields}")
+                        rows.append([None] * fields)
+                    if len(rows) == _BATCH_ROWS:
+                        yield batch()
+                        rows = []
+            except CsvFault as fault:
+                raise InvalidArgument(f"{self._path}: {fault}") from fault
+            yield batch()
 
     def table(self, texts: Iterable[str] = (), missing: Sequence[str] = ("",)) -> "pa.Table":
         """Return all columns; those that are not in `texts` have the type of their values.
@@ -158,77 +164,16 @@ class CsvFile:
         """
         import pyarrow as pa
 
-        from almanac.core.connections import open_memory
-
-        broken: list[str] = []
-
         def refuse(number: int, why: str) -> None:
-            broken.append(f"record {number} can't be read: {why}")
+            raise InvalidArgument(f"{self._path}: record {number} can't be read: {why}")
 
-        with explain_errors(self._path), self._source() as source, open_memory() as connection:
-            table = self._read(source, connection, self._texts(self.names))
-            if table is None:
-                schema = pa.schema([(name, pa.string()) for name in self.names])
-                batches = self._read_tolerantly(source, self.names, refuse)
-                table = pa.Table.from_batches(batches, schema)
-        if broken:
-            raise InvalidArgument(f"{self._path}: {broken[0]}. Records like this: {len(broken):,}")
+        table = pa.Table.from_batches(self.batches(self.names, refuse))
         kept = set(texts)
         columns = [
             column if name in kept else _typed(column, missing)
             for name, column in zip(self.names, table.columns, strict=True)
         ]
         return pa.table(columns, self.names)
-
-    def _read(
-        self, source: CsvSource, connection: "duckdb.DuckDBPyConnection", select: str
-    ) -> "pa.Table | None":
-        try:
-            return source.read(connection, select, strict=True)
-        except CsvFault as fault:
-            raise InvalidArgument(f"{self._path}: {fault}") from fault
-
-    def _read_tolerantly(
-        self, source: CsvSource, names: Sequence[str], on_broken: OnBroken
-    ) -> Iterator["pa.RecordBatch"]:
-        """Yield the records that the `csv` module reads, as `batches` does."""
-        import pyarrow as pa
-
-        places = [self.names.index(name) for name in names]
-        rows: list[Sequence[str | None]] = []
-
-        def batch() -> "pa.RecordBatch":
-            columns = [pa.array([row[place] for row in rows], pa.string()) for place in places]
-            return pa.RecordBatch.from_arrays(columns, list(names))
-
-        for number, (cells, _) in enumerate(source.records(strict=True), 1):
-            if len(cells) == source.fields:
-                rows.append(cells)
-            else:
-                on_broken(number, f"it has {len(cells)} fields, and the header {source.fields}")
-                rows.append([None] * source.fields)
-            if len(rows) == _BATCH_ROWS:
-                yield batch()
-                rows = []
-        yield batch()
-
-    def _texts(self, names: Sequence[str]) -> str:
-        return ", ".join(f"coalesce(c{self.names.index(name)}, '')" for name in names)
-
-    @contextmanager
-    def _source(self) -> Iterator[CsvSource]:
-        """Yield the file, or an unpacked copy of it."""
-        fields = len(self.names)
-        if self._opener is open:
-            yield _source_of(self._path, fields, self._skip, self.delimiter)
-            return
-        with (
-            NamedTemporaryFile(suffix=".csv", dir=own_folder()) as copy,
-            self._opener(self._path) as packed,
-        ):
-            shutil.copyfileobj(packed, copy, CHUNK_BYTES)
-            copy.flush()
-            yield _source_of(Path(copy.name), fields, self._skip, self.delimiter)
 
 
 def read_table(path: Path) -> "pa.Table":
@@ -335,7 +280,7 @@ def _open_head(path: Path) -> tuple[Callable[..., Any], bytes]:
         raise InvalidArgument(f"there is no file {path}")
     with path.open("rb") as file:
         magic = file.read(8)
-    opener = next((found for known, found in _OPENERS.items() if magic.startswith(known)), open)
+    opener: Callable[..., Any] = gzip.open if magic.startswith(_GZIP) else open
     with explain_errors(path), opener(path, "rb") as opened:
         head: bytes = opened.read(_HEAD_BYTES)
         while b"\n" not in head and b"\r" not in head and len(head) < RECORD_BYTES:
@@ -345,10 +290,6 @@ def _open_head(path: Path) -> tuple[Callable[..., Any], bytes]:
     if (kind := find_kind(head)) is not None:
         raise InvalidArgument(f"{path} is {kind}; expected CSV text")
     return opener, head.removeprefix(codecs.BOM_UTF8)
-
-
-def _source_of(path: Path, fields: int, skip: int, delimiter: str) -> CsvSource:
-    return CsvSource(path, lambda: read_chunks(path), fields, skip, delimiter)
 
 
 def open_parquet(path: Path, **options: Any) -> "pq.ParquetFile":

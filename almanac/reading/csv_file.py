@@ -1,7 +1,4 @@
-"""CSV files: DuckDB reads them, and Python's `csv` module counts their records.
-
-DuckDB reads all columns as texts and stores what it rejects, while the `csv` module counts. If the
-counts differ, or DuckDB rejects anything, the `csv` module reads the file, record by record.
+"""CSV files: Python's `csv` module reads or counts their records; exports are also read by DuckDB.
 
 A quote that opens by accident ends at the next quote, and the records between the two vanish in a
 field. So the lines of each multi-line record are compared: a line that looks like a complete record
@@ -12,19 +9,14 @@ import codecs
 import csv
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from glob import escape
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from almanac.core.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    import duckdb
-    import pyarrow as pa
 
 RECORD_BYTES: Final = 16 << 20
 """Longest record; a file with a longer one is not CSV."""
@@ -66,7 +58,6 @@ class RecordReader:
         fault: the first record that hides others.
         is_open: whether the last record has a quote that is never closed.
         ends_with_line_end: whether the last line does, if all were read.
-        has_nul: whether NUL was read.
     """
 
     def __init__(
@@ -80,7 +71,7 @@ class RecordReader:
     ) -> None:
         self.records = self.line = 0
         self.fault: CsvFault | None = None
-        self.is_open = self.has_nul = False
+        self.is_open = False
         self.ends_with_line_end = True
         self._delimiter = delimiter.encode()
         self._fields = fields
@@ -137,7 +128,6 @@ class RecordReader:
             # A line end may be cut in half, and so may a byte order mark.
             is_whole = not chunk or (block.endswith(b"\n") and not is_first)
             rest = b"" if is_whole or not lines else lines.pop()
-            self.has_nul = self.has_nul or b"\0" in chunk
             if self._strict:
                 self._check_characters(lines)
             if not chunk:
@@ -271,16 +261,12 @@ class CsvSource:
         """The names of the columns for DuckDB."""
         return [f"c{place}" for place in range(self.fields)]
 
-    def records(self, *, strict: bool = False) -> RecordReader:
+    def records(self) -> RecordReader:
         return RecordReader(
-            self.chunks(),
-            delimiter=self.delimiter,
-            fields=self.fields,
-            skip=self.skip,
-            strict=strict,
+            self.chunks(), delimiter=self.delimiter, fields=self.fields, skip=self.skip
         )
 
-    def rows(self, *, stores_rejects: bool = False) -> tuple[str, dict[str, Any]]:
+    def rows(self) -> tuple[str, dict[str, Any]]:
         """Return the FROM of a SELECT over the records, and its parameters."""
         from almanac.core.statements import Statements
 
@@ -290,48 +276,7 @@ class CsvSource:
             "delimiter": self.delimiter,
             "columns": dict.fromkeys(self.cells, "VARCHAR"),
             "skip": self.skip,
-            "stores_rejects": stores_rejects,
         }
-
-    def read(
-        self,
-        connection: "duckdb.DuckDBPyConnection",
-        select: str,
-        values: Mapping[str, Any] | None = None,
-        *,
-        strict: bool = False,
-    ) -> "pa.Table | None":
-        """Return a row per record, read by DuckDB; None if DuckDB may misread a record.
-
-        `select` has the columns. An error leaves the connection's transaction aborted, so it needs
-        a connection of its own.
-        """
-        import duckdb
-
-        rows, own = self.rows(stores_rejects=True)
-        with ThreadPoolExecutor(1) as beside:
-            counting = beside.submit(self._count, strict=strict)
-            try:
-                found = connection.sql(f"{rows}\nSELECT {select}", params={**own, **(values or {})})
-                table = found.to_arrow_table()
-                rejects = connection.execute("SELECT count(*) FROM reject_errors").fetchall()
-            except (duckdb.InterruptException, duckdb.OutOfMemoryException):
-                raise
-            except duckdb.Error:
-                table, rejects = None, []
-        is_whole = counting.result() == (table and table.num_rows) and rejects == [(0,)]
-        return table if is_whole else None
-
-    def _count(self, *, strict: bool) -> int | None:
-        """Return the number of records; None if DuckDB may misread some."""
-        reader = self.records(strict=strict)
-        try:
-            found = reader.count()
-        except CsvFault:
-            if strict:
-                raise
-            return None
-        return None if reader.fault or reader.has_nul else found
 
 
 def count_plain_records(data: bytes, delimiter: str, skip: int) -> tuple[int, int]:

@@ -4,15 +4,13 @@
 -- Grain: one row per record behind the header, in the order of the file, its cells c0, c1, … as
 -- texts; an empty cell is NULL. A SELECT follows. Reads only.
 -- Parameters: $path, $compression, $delimiter, $columns (the type of each cell by its name), $skip
--- (lines up to the header and with it), $stores_rejects (whether a record that can't be read goes to
--- the table `reject_errors`; else it is an error).
+-- (lines up to the header and with it). A record that can't be read is an error.
 FROM read_csv(
     $path,
     columns = $columns,
     compression = $compression,
     delim = $delimiter,
     skip = $skip,
-    store_rejects = $stores_rejects,
     header = false,
     quote = '"',
     escape = '"',

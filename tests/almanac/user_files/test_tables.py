@@ -1,8 +1,6 @@
 """Files of the user: what is no CSV or Parquet is refused by name, the rest is read in full."""
 
-import bz2
 import gzip
-import lzma
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,8 +41,6 @@ def rows_of(path: Path) -> list[tuple[str, ...]]:
         b"https://www.example.org/prices\n" + TEXT.encode(),
         b"# one\n# two\n\n" + TEXT.encode(),
         gzip.compress(TEXT.encode(), mtime=0),
-        bz2.compress(TEXT.encode()),
-        lzma.compress(TEXT.encode()),
     ],
     ids=lambda data: repr(data[:24]),
 )
