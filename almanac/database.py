@@ -238,7 +238,6 @@ class Database(EventQueries, Joins):
         dates: Literal["exact", "instant"] = "exact",
         basis: Basis = "observed",
         events: Any = None,
-        weights: Literal["rows", "events"] = "rows",
         redenominations: Literal["exclude", "keep"] = "exclude",
         bar: Duration | None = None,
         stamp: Literal["start", "end"] = "start",
@@ -283,8 +282,6 @@ class Database(EventQueries, Joins):
             events: a frame or file of your own instead of the warehouse's events: `event_id`,
                 `coin` (as in the prices, or another name of the same coin), `date`, and maybe
                 `known_from`, `categories`, `impact`.
-            weights: `rows` weighs each event and coin the same; `events` each event, whose coins
-                share its weight.
             redenominations: a step of a price by a power of ten, such as 1:1000, does not count as
             a return (`exclude`: rows with a step in the window are left out), or counts (`keep`).
             bar: the length of a bar; None is the most frequent distance in the prices.
@@ -330,7 +327,6 @@ class Database(EventQueries, Joins):
             dates=dates,
             basis=basis,
             events=events,
-            weights=weights,
             redenominations=redenominations,
             confidence=confidence,
             rounds=rounds,

@@ -20,12 +20,10 @@ from almanac.study.estimates import (
     Draws,
     Figures,
     Group,
-    Weighting,
     adjust_p_values,
     compare_groups,
     compute_headline,
     list_tests,
-    weigh,
 )
 from almanac.study.prices import shorten_names
 from almanac.study.returns import Returns
@@ -93,7 +91,7 @@ COUNTS: Final = {
 """Counts whose names do not say what they are."""
 OTHER_TESTS: Final = (
     "study.tests has the others. Without an effect, on samples whose events share days, at 5 % "
-    "calendar rejects 3.8 to 5.8 %, adjusted_bmp 0.4 to 4.8 %, grank 4.4 to 17.8 %, and a plain t "
+    "calendar rejects 3.8 to 5.8 %, adjusted_bmp 0.4 to 4.8 %, and a plain t "
     "(cross_sectional_t, naive_t) up to 50.6 %."
 )
 """Measured by `python -m bench.study_size`."""
@@ -120,7 +118,6 @@ class Study:
             prices, or `market`), `ts` (start of the bar), `ratio` of the prices, `factor`.
         naive: by bar, the study of today's table: events that are scheduled today, at the dates
             they have today, exact or not, known or not, with the plain t.
-        weights: `rows` or `events`.
         ambiguous: names in the prices that several coins have.
         settings: what was chosen, in words.
     """
@@ -136,12 +133,10 @@ class Study:
         excluded: pd.DataFrame,
         redenominations: pd.DataFrame,
         options: Draws,
-        weighting: Weighting,
         ambiguous: tuple[str, ...],
         settings: Mapping[str, str],
     ) -> None:
         self._returns, self._placed, self._options = returns, placed, options
-        self.weights: Weighting = weighting
         self.ambiguous: tuple[str, ...] = ambiguous
         self.table: pd.DataFrame = figures.table
         self.headline: Verdict = figures.headline
@@ -189,16 +184,15 @@ class Study:
         for name in sorted(keys.unique()):
             rows = np.unique(keys.index[keys == name].to_numpy())
             mine = self.events.loc[rows]
-            weights = weigh(mine, self.weights)
             part = self._placed.windows.subset(rows)
-            verdict = compute_headline(self._returns, part, self._options, weights)
+            verdict = compute_headline(self._returns, part, self._options)
             found.append(
                 {
                     group: name,
                     "n": len(rows),
                     "events": mine["event_id"].nunique(),
-                    "caar": float(weights.mean(mine["car"].to_numpy())),
-                    "bhar": float(weights.mean(mine["bhar"].to_numpy())),
+                    "caar": float(mine["car"].mean()),
+                    "bhar": float(mine["bhar"].mean()),
                     "test": verdict.test,
                     "statistic": verdict.statistic,
                     "p": verdict.p,
@@ -259,8 +253,7 @@ class Study:
         return np.unique(keys.index[is_mine].to_numpy())
 
     def _group(self, name: str, rows: Any) -> Group:
-        mine = self.events.loc[rows]
-        return Group(name, rows, weigh(mine, self.weights), mine["event_id"].nunique())
+        return Group(name, rows, self.events.loc[rows, "event_id"].nunique())
 
     def plot(self, path: str | Path | None = None) -> Drawing:
         """Return the CAAR with its band, and the naive one, as SVG; write it to `path` if given."""
@@ -341,8 +334,6 @@ def _remarks(study: Study) -> str:
         found.append("Each coin is compared with its own mean, without a market.")
     if "last prices" in study.settings:
         found.append(f"Last prices of coins: {study.settings['last prices']}.")
-    if study.weights == "events":
-        found.append("Each event weighs the same.")
     if ambiguous := study.ambiguous:
         found.append(
             f"Names of several coins, left out of the events: {', '.join(ambiguous)}; "

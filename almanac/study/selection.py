@@ -26,7 +26,6 @@ from almanac.events import (
 )
 from almanac.frames import plain_column, read_timestamp_column
 from almanac.reader import Reader
-from almanac.study.estimates import Weighting
 from almanac.study.prices import Bars, Floats, Integers, Prices, Stamp, read_frame, read_market
 from almanac.study.returns import Kind, Model, Steps
 from almanac.user_files import explain_errors
@@ -203,7 +202,6 @@ class StudyRequest:
     dates: str
     basis: Basis
     events: Any
-    weights: Weighting
     redenominations: Steps
     confidence: float
     rounds: int

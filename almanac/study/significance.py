@@ -1,9 +1,8 @@
-"""Significance tests: parametric, rank and calendar-time tests.
+"""Significance tests: parametric and calendar-time tests.
 
 A parametric test takes one number a row (a cumulated abnormal return) and returns a `Verdict`.
 """
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -12,7 +11,7 @@ import numpy as np
 
 from almanac.study.prices import Floats, Integers
 from almanac.study.returns import Returns
-from almanac.study.windows import EstimationRows, Windows, compute_residuals
+from almanac.study.windows import Windows, compute_residuals
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,33 +61,21 @@ def adjusted_bmp(scaled: Floats, correlation: float) -> Verdict:
     return student("adjusted_bmp", _t(scaled) * float(factor), rows - 1)
 
 
-def mean_correlation(returns: Returns, windows: Windows, unit: Integers | None = None) -> float:
+def mean_correlation(returns: Returns, windows: Windows) -> float:
     """Return the mean correlation of the cumulated abnormal returns over all pairs of rows.
 
     Residuals of the estimation windows give the correlation of two rows on the same bars. Windows
-    that overlap in part count with the overlapping share (Kolari, Pape and Pynnönen 2018). With
-    `unit`, it is over all pairs of units, each the mean of the standardised rows of an event.
+    that overlap in part count with the overlapping share (Kolari, Pape and Pynnönen 2018).
     """
-    rows, length = len(windows.zero), windows.spans.length
-    parts: Iterable[tuple[slice, Floats]]
-    if unit is None:
-        zero = windows.zero
-        parts = ((part.rows, scaled) for part, scaled in _standardised(returns, windows))
-    else:
-        rows = int(unit.max(initial=-1)) + 1
-        zero = windows.zero[np.unique(unit, return_index=True)[1]]
-        means = np.zeros((rows, windows.spans.estimation))
-        for part, scaled in _standardised(returns, windows):
-            np.add.at(means, unit[part.rows], scaled)
-        spread = np.sqrt((means**2).mean(axis=1, keepdims=True))
-        parts = [(slice(0, rows), means / np.where(spread > 0, spread, 1.0))]
+    zero, rows, length = windows.zero, len(windows.zero), windows.spans.length
     if rows < 2:
         return UNKNOWN
     bars, group = np.unique(zero, return_inverse=True)
     sums = np.zeros((len(bars), windows.spans.estimation))
     own = 0.0
-    for place, scaled in parts:
-        placed = group[place]
+    for part in compute_residuals(returns, windows):
+        scaled = part.residuals / np.sqrt((part.residuals**2).mean(axis=1, keepdims=True))
+        placed = group[part.rows]
         starts = np.flatnonzero(np.diff(placed, prepend=placed[0] - 1))
         sums[placed[starts]] += np.add.reduceat(scaled, starts, axis=0)
         own += float((scaled**2).mean(axis=1).sum())
@@ -102,12 +89,6 @@ def mean_correlation(returns: Returns, windows: Windows, unit: Integers | None =
     for apart in range(1, min(length, windows.spans.estimation)):
         total += 2 * _products(bars, sums, apart) * (length - apart) / length
     return total / (rows * (rows - 1))
-
-
-def _standardised(returns: Returns, windows: Windows) -> Iterator[tuple[EstimationRows, Floats]]:
-    for part in compute_residuals(returns, windows):
-        scale = np.sqrt((part.residuals**2).mean(axis=1, keepdims=True))
-        yield part, part.residuals / scale
 
 
 def _products(bars: Integers, sums: Floats, apart: int) -> float:
@@ -126,42 +107,6 @@ def _t(values: Floats) -> float:
         return UNKNOWN
     spread = values.std(ddof=1)
     return float(values.mean() / spread * np.sqrt(len(values))) if spread > 0 else UNKNOWN
-
-
-def grank(returns: Returns, windows: Windows, scaled: Floats) -> Verdict:
-    """Return GRANK-T; `scaled` are the standardised cumulated abnormal returns of the rows.
-
-    With T bars in the estimation window, Z is the mean rank of the event over the root of the mean
-    square of the mean ranks of all T + 1 bars, and Z √((T - 1) / (T - Z²)) is Student's t with
-    T - 1 degrees. A row with missing returns is ranked over the returns that it has.
-    """
-    from scipy.stats import rankdata
-
-    rows, length = len(scaled), windows.spans.estimation
-    if rows < 2 or not scaled.std(ddof=1) > 0:
-        return Verdict("grank", UNKNOWN, length - 1, UNKNOWN)
-    event = scaled / scaled.std(ddof=1)
-    sums, counts, at_event = np.zeros(length), np.zeros(length), 0.0
-    for part in compute_residuals(returns, windows):
-        has, mine = part.has, event[part.rows, None]
-        standard = part.residuals / windows.sd[part.rows, None]
-        among = has.sum(axis=1, keepdims=True)
-        # Bars without a return are ranked last, and left out.
-        ranks = rankdata(np.where(has, standard, np.inf), axis=1)
-        ranks = ranks + (standard > mine) + 0.5 * (standard == mine)
-        sums += (np.where(has, ranks / (among + 2) - 0.5, 0.0)).sum(axis=0)
-        counts += has.sum(axis=0)
-        below = ((standard < mine) & has).sum(axis=1) + 0.5 * ((standard == mine) & has).sum(axis=1)
-        at_event += float(((below + 1) / (among[:, 0] + 2) - 0.5).sum())
-    means = np.divide(sums, counts, out=np.zeros(length), where=counts > 0)
-    mean_at_event = at_event / rows
-    squares = float((counts / rows * means**2).sum()) + mean_at_event**2
-    spread = np.sqrt(squares / (length + 1))
-    if not spread > 0:
-        return Verdict("grank", UNKNOWN, length - 1, UNKNOWN)
-    z = mean_at_event / spread
-    inside = (length - 1) / (length - z**2) if z**2 < length else UNKNOWN
-    return student("grank", float(z * np.sqrt(inside)), length - 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,7 @@ from almanac.core.errors import InvalidArgument
 from almanac.core.timestamps import ORIGIN, US, read_duration
 from almanac.events import check_choice
 from almanac.reader import Reader
-from almanac.study.estimates import (
-    Draws,
-    Weighting,
-    Weights,
-    compute_figures,
-    make_naive_table,
-    weigh,
-)
+from almanac.study.estimates import Draws, compute_figures, make_naive_table
 from almanac.study.prices import Prices, read_prices, shorten_names
 from almanac.study.report import Study, require_package
 from almanac.study.returns import Model, Returns, compute_returns
@@ -35,7 +28,7 @@ from almanac.study.selection import (
     select_events,
 )
 from almanac.study.significance import cross_sectional
-from almanac.study.windows import REASONS, Spans, StudyRows, make_study_rows
+from almanac.study.windows import REASONS, Spans, make_study_rows
 from almanac.user_files import explain_errors
 
 
@@ -76,7 +69,6 @@ def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
     known, today = _selected(reader, prices, request, lead)
     placed = make_study_rows(prices, returns, known.rows, spans, model, from_entry=True)
     naive = make_study_rows(prices, returns, today.rows, spans, model, from_entry=False)
-    weights, naive_weights = (_weights(part, request.weights) for part in (placed, naive))
     excluded = pd.concat(
         [part for part in (known.excluded, placed.excluded) if len(part)] or [known.excluded],
         ignore_index=True,
@@ -91,33 +83,19 @@ def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
             f"several coins: {shorten_names(tuple(known.names.ambiguous))}. Prices that are not "
             f"above 0, and do not count: {prices.counts['bad_prices']:,}."
         )
-    naive_cars = naive_weights.average_units(naive.windows.cumulated[:, -1])
+    naive_cars = naive.windows.cumulated[:, -1]
     return Study(
         returns=returns,
         placed=placed,
-        figures=compute_figures(returns, placed.windows, options, prices.bar_us, weights),
-        naive=make_naive_table(naive.windows, prices.bar_us, naive_weights),
+        figures=compute_figures(returns, placed.windows, options, prices.bar_us),
+        naive=make_naive_table(naive.windows, prices.bar_us),
         naive_t=replace(cross_sectional(naive_cars), test="naive_t"),
         excluded=excluded,
         redenominations=_redenominations(prices, returns, markets),
         options=options,
-        weighting=request.weights,
         ambiguous=tuple(known.names.ambiguous),
         settings=_settings(request, prices, spans, known, markets, placed.windows.model),
     )
-
-
-def _weights(placed: StudyRows, weighting: Weighting) -> Weights:
-    rows = placed.rows
-    if weighting == "rows":
-        return weigh(rows, weighting)
-    several = rows.groupby("event_id")["bar_zero"].nunique() > 1
-    if several.any():
-        raise InvalidArgument(
-            f"events: {several.index[several][0]!r} has several dates; expected one date an event "
-            "with weights='events'"
-        )
-    return weigh(rows, weighting)
 
 
 def _redenominations(prices: Prices, returns: Returns, markets: Markets) -> pd.DataFrame:
@@ -167,7 +145,6 @@ def _check(request: StudyRequest) -> None:
     check_choice(request.returns, "returns", ("log", "simple"))
     check_choice(request.stamp, "stamp", ("start", "end"))
     check_choice(request.bars, "bars", ("grid", "frame"))
-    check_choice(request.weights, "weights", ("rows", "events"))
     check_choice(request.redenominations, "redenominations", ("exclude", "keep"))
     if not 0 < request.confidence < 1:
         raise InvalidArgument(f"confidence={request.confidence!r}; expected a number in 0 to 1")
@@ -250,7 +227,6 @@ def _settings(
             f"{counts['missing_prices']:,} missing, {counts['bad_prices']:,} not positive"
         ),
         **(last if counts["partial_bars"] else {}),
-        "weights": {"rows": "each row the same", "events": "each event the same"}[request.weights],
         "redenominations": "kept as returns" if is_kept else "no return across a step",
         "names without a coin": shorten_names(known.names.unknown),
         "names of several coins": shorten_names(tuple(known.names.ambiguous)),

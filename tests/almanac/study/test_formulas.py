@@ -21,7 +21,6 @@ from almanac.study.significance import (
     compute_day_shares,
     cross_sectional,
     flip_signs,
-    grank,
     mean_correlation,
 )
 from almanac.study.windows import Spans, Windows, fit_windows
@@ -151,24 +150,6 @@ def test_the_mean_correlation_is_the_same_where_every_bar_has_a_row(
     monkeypatch.setattr(significance, "_DENSE", 0)
     assert mean_correlation(returns, windows) == pytest.approx(dense, rel=1e-9)
     assert dense > 0
-
-
-def test_grank_ranks_the_window_among_the_residuals_of_each_row(both: Both) -> None:
-    hand, returns, windows, _, scaled = both
-    lost, rows, length = windows.parameters, len(hand.car), 60
-    event = hand.scar / hand.scar.std(ddof=1)
-    by_bar: dict[int, list[float]] = {}
-    for row, residuals in enumerate(hand.residuals):
-        size = math.sqrt(sum(v**2 for v in residuals.values()) / (len(residuals) - lost))
-        standard = {bar: value / size for bar, value in residuals.items()} | {0: event[row]}
-        ranks = stats.rankdata(list(standard.values()))
-        for bar, rank in zip(standard, ranks, strict=True):
-            by_bar.setdefault(bar, []).append(rank / (len(standard) + 1) - 0.5)
-    squares = sum(len(us) / rows * np.mean(us) ** 2 for us in by_bar.values())
-    z = np.mean(by_bar[0]) / math.sqrt(squares / (length + 1))
-    found = grank(returns, windows, scaled)
-    assert found.statistic == pytest.approx(z * math.sqrt((length - 1) / (length - z**2)))
-    assert found.degrees == length - 1
 
 
 def test_the_shares_of_days_sum_to_the_mean(both: Both) -> None:

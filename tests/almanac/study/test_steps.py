@@ -156,17 +156,3 @@ class TestCompare:
             study.compare("category", "Lock")
         with pytest.raises(almanac.InvalidArgument, match="outside"):
             study.compare("category", ["Burn", "Fork"])
-
-    def test_events_weigh_the_same(self, db: almanac.Database) -> None:
-        two = own_events("bitcoin").iloc[:6]
-        events = pd.concat(
-            [two, two.assign(coin="ethereum"), own_events("nada").iloc[6:]], ignore_index=True
-        )
-        found = db.event_study(stepped(1.0), events=events, weights="events", **OPTIONS)
-        rows = db.event_study(stepped(1.0), events=events, **OPTIONS)
-        assert found.caar == pytest.approx(found.events.groupby("event_id")["car"].mean().mean())
-        assert rows.caar == pytest.approx(rows.events["car"].mean())
-        assert found.caar != pytest.approx(rows.caar)
-        assert "Each event weighs the same" in repr(found)
-        by = found.by("coin").set_index("coin")["caar"]
-        assert by["nada"] == pytest.approx(found.events.query("coin == 'nada'")["car"].mean())

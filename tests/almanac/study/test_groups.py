@@ -1,30 +1,19 @@
-"""Event weights and the test of two groups, beside formulas that share no code with the package."""
+"""The test of two groups, beside formulas that share no code with the package."""
 
 import math
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats
 
-from almanac.study.estimates import (
-    Comparison,
-    Draws,
-    Group,
-    compare_groups,
-    compute_figures,
-    weigh,
-    weigh_equally,
-)
+from almanac.study.estimates import Comparison, Draws, Group, compare_groups
 from almanac.study.returns import compute_returns
 from almanac.study.windows import Spans, fit_windows
 from tests.almanac.study.test_formulas import MODELS, ByHand, ours
 from tests.almanac.study.worlds import Shape, make_world
 
 DAY_US = 86_400_000_000
-EVENTS = [event for day in range(6) for event in (f"{day} two coins", f"{day} two coins", f"{day}")]
-"""Each of the six days has an event with two coins, and one with one."""
 FIRST = np.array([row for row in range(18) if row % 3 == 0 or row >= 15])
 OTHER = np.setdiff1d(np.arange(18), FIRST)
 
@@ -35,42 +24,14 @@ class Case:
         self.returns, self.windows, self.values, self.scaled = ours(self.hand, model)
         self.day = self.hand.zero
 
-    def by_event(self, values: Any) -> Any:
-        return pd.Series(values).groupby(EVENTS, sort=False).mean().to_numpy()
-
 
 @pytest.fixture(scope="module", params=MODELS)
 def case(request: pytest.FixtureRequest) -> Case:
     return Case(request.param)
 
 
-class TestEventWeights:
-    def test_each_event_has_the_same_share(self) -> None:
-        weights = weigh(pd.DataFrame({"event_id": EVENTS}), "events")
-        np.testing.assert_allclose(weights.share, [1 / 24, 1 / 24, 1 / 12] * 6)
-        assert weights.units == 12
-        assert weigh_equally(18).units == 18
-
-    def test_means_and_tests_are_those_of_event_means(self, case: Case) -> None:
-        weights = weigh(pd.DataFrame({"event_id": EVENTS}), "events")
-        found = compute_figures(case.returns, case.windows, Draws(99, 0, 0.95), DAY_US, weights)
-        tests = {verdict.test: verdict for verdict in found.verdicts}
-        assert set(tests) == {"calendar", "cross_sectional_t", "adjusted_bmp"}
-        cars = case.by_event(case.hand.car)
-        assert found.table["caar"].iloc[-1] == pytest.approx(cars.mean())
-        for bar in range(5):
-            plain = stats.ttest_1samp(case.by_event(np.array(case.hand.abnormal)[:, bar]), 0)
-            assert found.table["aar_t"].iloc[bar] == pytest.approx(plain.statistic)
-        plain = stats.ttest_1samp(cars, 0)
-        found = tests["cross_sectional_t"]
-        assert (found.statistic, found.p) == pytest.approx((plain.statistic, plain.pvalue))
-
-
 def compare(case: Case, first: Any = FIRST, other: Any = OTHER, rounds: int = 199) -> Comparison:
-    groups = [
-        Group(name, rows, weigh_equally(len(rows)), len(rows))
-        for name, rows in (("first", first), ("other", other))
-    ]
+    groups = [Group(name, rows, len(rows)) for name, rows in (("first", first), ("other", other))]
     return compare_groups(case.returns, case.windows, *groups, Draws(rounds, 3, 0.95))
 
 
@@ -81,12 +42,6 @@ class TestTwoGroups:
         assert found.difference == pytest.approx(car[FIRST].mean() - car[OTHER].mean())
         assert found.groups["n"].tolist() == [len(FIRST), len(OTHER)]
         np.testing.assert_allclose(found.groups["caar"], [car[FIRST].mean(), car[OTHER].mean()])
-
-    def test_welch_is_that_of_scipy(self, case: Case) -> None:
-        found = compare(case).tests.set_index("test").loc["welch_t"]
-        plain = stats.ttest_ind(case.hand.car[FIRST], case.hand.car[OTHER], equal_var=False)
-        expected = (plain.statistic, plain.df, plain.pvalue)
-        assert (found["statistic"], found["degrees"], found["p"]) == pytest.approx(expected)
 
     def test_calendar_flips_what_each_day_adds_less_the_common_mean(self, case: Case) -> None:
         hand, market = case.hand, np.append(np.nan, np.diff(np.log(case.hand.foreign)))
@@ -138,9 +93,7 @@ class TestTwoGroups:
                 spans = Spans(0, 3, 60, 5, 30)
                 windows, _ = fit_windows(returns, zero, coin, zero - 1, spans, "market")
                 rows = [np.flatnonzero(half), np.flatnonzero(~half)]
-                groups = [
-                    Group(str(n), r, weigh_equally(len(r)), len(r)) for n, r in enumerate(rows)
-                ]
+                groups = [Group(str(n), r, len(r)) for n, r in enumerate(rows)]
                 p.append(compare_groups(returns, windows, *groups, Draws(499, 0, 0.95)).headline.p)
             assert p[1] < 0.05
             small += p[0] < 0.05
