@@ -105,15 +105,6 @@ PACKAGE_COMMANDS: Final = {
 """The commands of the package, which read a published file and change nothing."""
 
 
-_FORMER: Final = {
-    "accounts": "almanac serve keys, almanac serve endpoints",
-    "digest": "almanac changes --post",
-    "replay": "almanac rebuild (from landing), almanac serve --replay TIME (a virtual clock)",
-    "watch": "almanac changes --follow",
-}
-"""The replacements of commands of earlier builds."""
-
-
 def _package_limits() -> "QueryLimits":
     from almanac.reading.query_limits import QueryLimits
 
@@ -183,8 +174,6 @@ class PlainGroup(TyperGroup):
                 self.add_command(TyperCommand(name, help=summary, rich_help_panel=panel))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args[0] in _FORMER:
-            fail(f"there is no command {args[0]}. Instead: {_FORMER[args[0]]}", code=EXIT_USAGE)
         place = list_commands().get(args[0])
         if place is not None:
             self.add_command(place.load(args[0]))

@@ -4,7 +4,6 @@ Everything is printed as text, never as markup, and control characters are escap
 from a service. Values for programs are written as bytes or JSON by the commands.
 """
 
-import re
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,7 +34,6 @@ SHOWN_MAX: Final = 10_000_000
 INTERRUPTED: Final = "interrupted. Finished work is kept; run the command again to resume."
 _UNBOUNDED: Final = (1_000_000, 25)
 """Columns and lines where there is no terminal."""
-_NAME_PARTS: Final = re.compile(r"[^_]*_+|[^_]+")
 
 
 class PlainConsole(Console):
@@ -159,9 +157,8 @@ def show_rows(
 ) -> None:
     """Print rows as a table or, vertically, one value a line; nothing is cut.
 
-    With `vertical` None they are vertical if a row does not fit the width. Texts may be broken at
-    blanks to fit; a word, such as an id, never is. Rows of more than `SHOWN_MAX` characters end the
-    command before they are laid out.
+    With `vertical` None they are vertical if the table does not fit the width. Rows of more than
+    `SHOWN_MAX` characters end the command before they are laid out.
     """
     names = [fit_encoding(plain_line(name), people.encoding) for name in columns]
     cells: list[list[str]] = []
@@ -174,20 +171,14 @@ def show_rows(
                 f"the rows have more than {SHOWN_MAX:,} characters, too many to show. Print fewer "
                 "rows (--limit), or let `almanac sql` write them to a file (--output)."
             )
-    widths = _fit_widths(names, cells)
-    if vertical or (vertical is None and widths is None):
-        _show_vertically(names, cells)
-        return
-    table = Table()
-    for number, name in enumerate(names):
-        width = None if widths is None else widths[number]
-        header = Text(name if width is None else "\n".join(_break_name(name, width)))
-        table.add_column(header, width=width, overflow="fold")
+    table = Table(*(Column(Text(name)) for name in names))
     for row in cells:
         table.add_row(*map(Text, row))
-    # A table that must be one and does not fit is as wide as it is: the terminal wraps its lines.
-    natural = people.measure(table).maximum if widths is None else None
-    people.print(table, width=natural, crop=False, soft_wrap=natural is not None)
+    natural = people.measure(table, options=people.options.update(width=_UNBOUNDED[0])).maximum
+    if vertical or (vertical is None and natural > people.width):
+        _show_vertically(names, cells)
+    else:
+        people.print(table)
 
 
 def _show_vertically(names: Sequence[str], cells: Iterable[Sequence[str]]) -> None:
@@ -196,45 +187,3 @@ def _show_vertically(names: Sequence[str], cells: Iterable[Sequence[str]]) -> No
         people.print(f"-[ row {number} ]".ljust(longest + 12, "-"), soft_wrap=True)
         for name, text in zip(names, row, strict=True):
             people.print(f"{name}{' ' * (longest - cell_len(name))}  {text}", soft_wrap=True)
-
-
-_BORDER: Final = 3
-"""The width of a table column's border; the table has one more."""
-_LINES_MAX: Final = 3
-"""The most lines of a table row; with more, rows are shown vertically."""
-
-
-def _fit_widths(names: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int] | None:
-    """Return the width of each column so that a table fits; None if it can't."""
-    columns = [(name, [row[number] for row in cells]) for number, name in enumerate(names)]
-    room = people.width - _BORDER * len(columns) - 1
-    wanted = [max(cell_len(text) for text in (name, *texts)) for name, texts in columns]
-    if sum(wanted) <= room:
-        return wanted
-    widths = [
-        max(cell_len(part) for text in (*_break_name(name, 0), *texts) for part in text.split(" "))
-        for name, texts in columns
-    ]
-    while (spare := room - sum(widths)) > 0:
-        narrow = [n for n, width in enumerate(widths) if width < wanted[n]]
-        for number in narrow[:spare]:
-            widths[number] += 1
-    tallest = max(
-        (
-            -(-cell_len(text) // max(1, width))
-            for row in cells
-            for text, width in zip(row, widths, strict=True)
-        ),
-        default=1,
-    )
-    return widths if spare == 0 and tallest <= _LINES_MAX else None
-
-
-def _break_name(name: str, width: int) -> list[str]:
-    """Return a name in lines of at most this width, broken after `_` only."""
-    lines = [""]
-    for part in _NAME_PARTS.findall(name):
-        if lines[-1] and cell_len(lines[-1] + part) > width:
-            lines.append("")
-        lines[-1] += part
-    return lines

@@ -53,20 +53,6 @@ _MEMORY_SHARE: Final = 0.4
 """The part of the memory that DuckDB may use; Dagster's programs and a run need the rest."""
 _PROXY_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
 _SECRETS: Final = ("api_key", "alert_url", "digest_url", "proxy", "webhook_secrets")
-_REPLACED: Final = {
-    "API_KEY_FILE ALERT_URL_FILE DIGEST_URL_FILE PROXY_FILE": "ALMANAC_SECRETS_DIR",
-    "WEBHOOK_SECRETS_FILE": "ALMANAC_SECRETS_DIR",
-    "KEEP_RUNS KEEP_RUNS_DAYS KEEP_FAILED_RUNS_DAYS": "ALMANAC_KEEP_DAYS",
-    "KEEP_REQUEST_LOGS_DAYS KEEP_DELIVERIES_DAYS": "ALMANAC_KEEP_DAYS",
-    "DAILY_QUOTA POLLS_QUOTA BACKFILL_QUOTA": "ALMANAC_RESERVE",
-    "AUTOMATION EXECUTOR GROUP_PREFIX KEY_PREFIX OWNERS": "an attribute of AlmanacComponent",
-    "NAME_PREFIX": "the attribute key_prefix of AlmanacComponent",
-    "DUCKDB_THREADS NO_PROXY PUSH_MERGE_INTERVAL_S PUSH_SILENCE_H SIGNATURE_FORMS": "",
-    "KEEP_REPORTS RECEIVE_HOST RECEIVE_PATH RECEIVE_PORT": "",
-    "REPORT_DIR SQL_MEMORY SQL_THREADS": "",
-}
-REMOVED: Final = {old: new for names, new in _REPLACED.items() for old in names.split()}
-"""Settings of earlier versions with their replacement; "" for an option or a constant."""
 
 
 class SettingsError(AlmanacError):
@@ -417,12 +403,6 @@ def read_settings(
     except UnicodeDecodeError:
         raise SettingsError(f"{ENV_FILE.absolute()} is not UTF-8. Nothing was read.") from None
     environment = sources.EnvSettingsSource(Settings)
-    variables = {**file.env_vars, **environment.env_vars}
-    removed = [name for name in REMOVED if f"{PREFIX}{name}".lower() in variables]
-    if removed:
-        text = ", ".join(f"{PREFIX}{name} (now {REMOVED[name]})" for name in removed)
-        text = text.replace(" (now )", "")
-        raise SettingsError(f"{text}: removed in this version, see CHANGELOG.md; unset it.")
     in_file = {name: text for name, text in file().items() if name in Settings.model_fields}
     if in_file and is_writable_by_others(ENV_FILE.stat()):
         raise SettingsError(
@@ -479,7 +459,7 @@ folder `ALMANAC_SECRETS_DIR`. The environment overrides `.env`, and `.env` overr
 
 Base address and key must come from the same place: both from the environment and the files of secrets, or both from `.env`. Otherwise
 a `.env` that you received could send your key elsewhere. A proxy or certificates in `.env` are refused with a key from elsewhere.
-Almanac refuses a `.env` that others may write to, and stops if a removed setting is still set.
+Almanac refuses a `.env` that others may write to.
 
 `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`, `SSL_CERT_DIR` and `DAGSTER_HOME`
 ([dagster.md](dagster.md)) are read from the environment alone. `almanac doctor` shows the proxy, without its password, and files that

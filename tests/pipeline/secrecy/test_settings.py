@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from pipeline.secrecy import find_cautions, warn_short_key
-from pipeline.settings import REMOVED, Settings, SettingsError, describe_settings, read_settings
+from pipeline.settings import Settings, SettingsError, describe_settings, read_settings
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes_in_days import address_of, settings_of
 from tests.pipeline.small_home import SmallHome
@@ -37,21 +37,6 @@ def test_the_key_may_be_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.setenv("ALMANAC_SECRETS_DIR", str(tmp_path / "almanac_api_key"))
     with pytest.raises(SettingsError, match="ALMANAC_SECRETS_DIR: "):
         read_settings()
-
-
-@pytest.mark.parametrize("name", ["API_KEY_FILE", "KEY_PREFIX", "RECEIVE_PATH"])
-def test_a_removed_setting_that_is_set_is_named_in_one_line(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(f"ALMANAC_{name}", "")
-    read_settings()
-    monkeypatch.setenv(f"ALMANAC_{name}", "canary-1")
-    with pytest.raises(SettingsError) as caught:
-        read_settings()
-    assert str(caught.value).startswith(f"ALMANAC_{name}")
-    assert REMOVED[name] in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert "canary-1" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
