@@ -6,7 +6,7 @@ Only the events missing from the table show such a filter. `compare_universe` fi
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -14,12 +14,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from almanac.audit.fields import GROUPS
 from almanac.audit.findings import HELD_BYTES, RowStore
-from almanac.audit.judge import JudgedRows, judge
+from almanac.audit.judge import judge
 from almanac.audit.report import Audit
 from almanac.audit.row_events import SQL, PullTimes
-from almanac.audit.user_rows import Signals, read_signals
+from almanac.audit.user_rows import read_signals
 from almanac.coins import resolve_slugs
 from almanac.core.errors import InvalidArgument
 from almanac.core.timestamps import ORIGIN, US, TimeUnit, read_duration
@@ -153,7 +152,6 @@ def audit(
     shown = RowProgress(progress, signals.rows)
     shown.step("reading the rows")
     naive: Counter[str] = Counter()
-    other: Counter[str] = Counter()
     used: Counter[str] = Counter()
     with (
         RowStore(["verdict", "field"], held_bytes) as findings,
@@ -173,7 +171,6 @@ def audit(
             used.update(judged.used)
             if rule is not None:
                 pairs.add(judged.verdicts)
-            other.update(_other_basis(reader, batch, pulls, judged, basis, shown.step))
             shown.add(batch.table.num_rows)
         differences = None
         if rule is not None:
@@ -190,33 +187,7 @@ def audit(
             tz=str(reader.tz),
             first_pull_at=pulls.first,
             last_pull_at=pulls.last,
-            other_basis=other,
             used=used,
             universe=differences,
             source=Path(source).name if isinstance(source, (str, Path)) else "signals",
         )
-
-
-def _other_basis(
-    reader: Reader,
-    signals: Signals,
-    pulls: PullTimes,
-    judged: JudgedRows,
-    basis: str,
-    progress: Callable[[str], None],
-) -> dict[str, int]:
-    """Return the verdicts of the other basis, by group, for rows on which the two may differ.
-
-    The two differ only on decisions before the first observation of an event.
-    """
-    counts = dict.fromkeys(("rows", "leak", "unjudged", "warning", "clean"), 0)
-    differing = judged.before_first
-    if len(differing) == 0:
-        return counts
-    progress("judging by the other basis")
-    part = replace(signals, table=signals.table.take(differing), broken={})
-    other = judge(reader, part, pulls, claimed=basis != "claimed", progress=lambda step: None)
-    counts["rows"] = len(differing)
-    for row in pc.value_counts(other.verdicts["verdict"]).to_pylist():
-        counts[GROUPS[row["values"]]] += row["counts"]
-    return counts

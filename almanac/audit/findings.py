@@ -193,7 +193,6 @@ class AuditFindings:
     tz: str
     first_pull_at: datetime | None
     last_pull_at: datetime | None
-    other_basis: dict[str, int]
     used: dict[str, int]
     universe: Result | None
     source: str

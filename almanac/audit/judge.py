@@ -48,15 +48,12 @@ class JudgedRows:
         verdicts: one row per row of the caller: row, event_id, decided_at, verdict.
         naive: the number of timestamps without a zone, by field.
         used: the number of rows with a known event and a value, by field.
-        before_first: the indexes, in the caller's table, of rows decided before the first
-        observation of their event.
     """
 
     findings: pa.Table
     verdicts: pa.Table
     naive: dict[str, int]
     used: dict[str, int]
-    before_first: pa.Array
 
 
 def judge(
@@ -114,16 +111,11 @@ def judge(
     if is_chosen:
         chosen = reader.query(SQL["chosen"], frames=frames)
     frames["chosen"] = chosen
-    early = reader.query(
-        SQL["before_first"],
-        frames={"unplaced": row_events.unplaced, "placed": placed, "versions": row_events.versions},
-    )
     return JudgedRows(
         reader.query(SQL["chosen_findings"], {"is_chosen": is_chosen}, frames=frames),
         _row_verdicts(row_events, frames["worst"], chosen),
         {name: count for name, count in naive.items() if count},
         used_counts,
-        _rows_of(row_events, chosen, early),
     )
 
 
@@ -136,14 +128,6 @@ def _row_verdicts(row_events: RowEvents, worst: pa.Table, chosen: pa.Table) -> p
     if len(kept) < len(uses):
         uses, severities = uses.take(chosen["use"]), severities[kept]
     return uses.append_column("verdict", names.take(pa.array(severities)))
-
-
-def _rows_of(row_events: RowEvents, chosen: pa.Table, wanted: pa.Table) -> pa.Array:
-    """Return the indexes, in the caller's table, of the uses that count."""
-    is_wanted = np.zeros(len(row_events.uses), bool)
-    is_wanted[wanted["use"].to_numpy()] = True
-    kept = chosen["use"].to_numpy()
-    return pa.array(row_events.uses["index"].to_numpy()[kept[is_wanted[kept]]])
 
 
 def _departures(

@@ -44,7 +44,6 @@ class Audit(AuditFindings):
         naive: the number of timestamps without a zone, by column; they were read as in `tz`.
         tz: the zone of the database.
         first_pull_at, last_pull_at: when events were pulled first and last; None if never.
-        other_basis: what the other basis says of the rows on which the two may differ.
         used: the number of rows with a known event and a value, by field.
         universe: a Result, one row per decision and event in which the table differs from the rule
             that was given: problem (`absent`: the rule selects it and the table lacks it;
@@ -92,7 +91,6 @@ class Audit(AuditFindings):
                 "groups": self.groups,
                 "verdicts": self.counts,
                 "summary": self.summary.rows(),
-                "other_basis": self.other_basis,
                 "columns": self.columns,
                 "not_judged": self.ignored,
                 "suggestions": self.suggestions,
@@ -189,7 +187,6 @@ def list_notes(audit: AuditFindings) -> Iterator[str]:
     else:
         pulled = f"Events were pulled from {first} to {last}."
         yield f"Basis {audit.basis}: {_BASES[audit.basis]} {pulled}"
-    yield from basis_notes(audit)
     fields = [
         name if name == column else f"{name} (column {plain_line(column)})"
         for name, column in audit.columns.items()
@@ -213,25 +210,6 @@ def list_notes(audit: AuditFindings) -> Iterator[str]:
     if audit.naive:
         counts = [f"{plain_line(name)} ({count:,})" for name, count in audit.naive.items()]
         yield f"Timestamps without a zone were read as {audit.tz}: {', '.join(counts)}."
-
-
-def basis_notes(audit: AuditFindings) -> Iterator[str]:
-    """Yield what the other basis would say of the rows on which the two may differ."""
-    other = audit.other_basis
-    if not other.get("rows"):
-        return
-    name = "claimed" if audit.basis == "observed" else "observed"
-    parts = [
-        f"{other[group]:,} {GROUP_TITLES[group]}"
-        for group in ("clean", "leak", "unjudged", "warning")
-        if other[group]
-    ]
-    what = (
-        "decided before the first observation of their event"
-        if audit.basis == "observed"
-        else "judged by what the service claims of the time before the first observation"
-    )
-    yield f"{count_noun(other['rows'], 'row')} {what}; by basis {name}: {', '.join(parts)}."
 
 
 _BASES: Final = {

@@ -1,7 +1,7 @@
 -- Each value used, against the version of its decision and the others of its event.
 --
 --     known_values ─▶ (keys) ─▶ departures; known_runs ─▶ findings      for each field
---     all_findings ─▶ worst ─▶ chosen ─▶ chosen_findings; before_first
+--     all_findings ─▶ worst ─▶ chosen ─▶ chosen_findings
 --
 -- `uses` has the key of the value used, `spans` a row per version, `known` a row per version and key
 -- of what was known. A use that departs lies in no run of its key, so the runs suffice for its past.
@@ -195,14 +195,3 @@ SELECT
 FROM all_findings
 WHERE verdict <> 'no_event' AND (NOT $is_chosen OR use IN (SELECT use FROM chosen))
 ORDER BY row, severity, field
-
--- name: before_first
--- Grain: one row per use that was decided before the first observation of its event: it was not
--- known, or was known by a claim alone.
--- Parameters: none. Run twice: the same rows.
-SELECT use FROM unplaced WHERE verdict IN ('not_announced', 'not_watched')
-UNION ALL
-SELECT p.use
-FROM placed AS p
-JOIN versions AS v ON v.place = p.place
-WHERE v.known_basis = 'claimed'

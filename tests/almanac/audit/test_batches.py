@@ -56,7 +56,6 @@ def everything(found: Audit) -> list[Any]:
         found.counts,
         found.summary.rows(),
         found.naive,
-        found.other_basis,
         found.columns,
         found.ignored,
         found.leaks.rows(),
