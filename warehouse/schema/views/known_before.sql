@@ -1,3 +1,23 @@
+-- name: macro_span
+-- Grain: a macro of one value, an interval; NULL for a text that is none, or may be another: M is a
+-- month for pandas, and a minute for DuckDB, which takes a number without a unit for seconds.
+-- Parameters: given, an interval or a text. Run twice: fails; it is made once in a new file.
+CREATE MACRO _almanac.span(given) AS CASE
+    WHEN typeof(given) <> 'INTERVAL' AND (
+        regexp_matches(given::VARCHAR, '\d\s*M(\s|\d|$)')
+        OR regexp_full_match(given::VARCHAR, '[^:]*\d\s*')
+    )
+        THEN NULL
+    ELSE TRY_CAST(given AS INTERVAL)
+END
+
+-- name: macro_no_span
+-- Grain: a macro of one value, why a text is no interval.
+-- Parameters: given, the text. Run twice: fails; it is made once in a new file.
+CREATE MACRO _almanac.no_span(given) AS
+    given::VARCHAR || ' is no interval. Expected numbers with units, such as 7 days or 12 hours. '
+    || 'The unit M is refused, since it may be months or minutes'
+
 -- name: macro_known_before
 -- Grain: one row per event whose last known date is exact, as it was known a time before that date.
 -- An event that was not known then is absent: also if nothing was pulled yet, and if the instant is
