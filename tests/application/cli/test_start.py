@@ -279,11 +279,3 @@ def test_a_signal_during_an_import_ends_in_one_line(
     done = started(tmp_path, program, *words)
     assert (done.returncode, done.stdout) == (130, ""), done.stderr
     assert "nterrupted" in done.stderr and without_steps(done.stderr).count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("former", "now"), [("replay", "rebuild"), ("watch", "changes --follow"), ("digest", "--post")]
-)
-def test_command_of_an_earlier_build_names_what_replaces_it(former: str, now: str) -> None:
-    done = CliRunner().invoke(app, [former, "--help"])
-    assert (done.exit_code, now in done.stderr) == (2, True)
