@@ -136,14 +136,14 @@ class CsvFile:
             return pa.RecordBatch.from_arrays(columns, list(names))
 
         with explain_errors(self._path), self._opener(self._path, "rb") as file:
-            records = RecordReader(
-                iter(lambda: file.read(CHUNK_BYTES), b""),
-                delimiter=self.delimiter,
-                fields=fields,
-                skip=self._skip,
-                strict=True,
-            )
             try:
+                records = RecordReader(
+                    iter(lambda: file.read(CHUNK_BYTES), b""),
+                    delimiter=self.delimiter,
+                    fields=fields,
+                    skip=self._skip,
+                    strict=True,
+                )
                 for number, (cells, _) in enumerate(records, 1):
                     if len(cells) == fields:
                         rows.append(cells)
