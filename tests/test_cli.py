@@ -222,7 +222,7 @@ def test_the_sandbox_serves_sends_webhooks_and_stops_cleanly(tmp_path: Path) -> 
         (("sandbox", "--pace", "1000"), "--pace"),
         (("sandbox", "keys", "create", "me", "--plan", "gold"), "'gold' is not one of"),
         (("sandbox", "keys", "create", "me", "--plan", "free", "--rate", "5"), "only Enterprise"),
-        (("sandbox", "keys", "revoke", "key_nope"), "no such key: key_nope in "),
+        (("sandbox", "keys", "revoke", "key_nope"), "no key in use: key_nope in "),
         (("sandbox", "endpoints", "add", "http://127.0.0.1/x", "--account", "me"), "127.0.0.1"),
     ],
 )
