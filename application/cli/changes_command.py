@@ -23,10 +23,6 @@ from almanac.events import KINDS, MinImpact, make_impact_values, read_choices, r
 from almanac.reader import Reader
 from application.cli.options import instant_option, settings_of
 from application.console import print_json
-from application.watch import (
-    make_change_filter,
-    watch_changes,
-)
 from application.web.html_report import post_digest
 from application.web.mirror.history_routes import read_changes
 from application.web.mirror.publications import Publications

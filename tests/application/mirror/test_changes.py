@@ -13,10 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from application.watch import (
-    make_change_filter,
-    watch_changes,
-)
+from almanac.reader import Reader as DatabaseReader
+from application.cli.changes_command import make_change_filter, watch_changes
 from application.web.mirror.history_routes import read_changes
 from application.web.mirror.publications import Publications as Published
 from catalog.contract.errors import InvalidCursor
