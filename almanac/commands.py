@@ -180,7 +180,7 @@ def sql(
         "program": QueryHooks(hold_signals=hold_signals, on_stuck=_end_stuck),
     }
     if chosen not in _FILES:
-        with show_steps("Running the query ..."), connected(warehouse, limits=limits) as connection:
+        with show_steps("Running the query"), connected(warehouse, limits=limits) as connection:
             answer = run_sql(connection, text, rows_max=limit, **options)
         is_free = form is None and chosen == "table"
         show_rows(answer.columns, answer.rows, vertical=None if is_free else chosen == "vertical")
@@ -188,7 +188,7 @@ def sql(
         people.print(f"{count_noun(answer.count, 'row')}{shown}")
         return
     target = sys.stdout.buffer if output is None or _is_stdout(output) else output
-    with show_steps("Running the query ..."):
+    with show_steps("Running the query"):
         rows = write_answer(warehouse, text, target, _FILES[chosen], formulas=raw, **options)
     if isinstance(target, Path):
         people.print(f"{count_noun(rows, 'row')} in {output}", soft_wrap=True)

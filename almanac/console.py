@@ -20,6 +20,7 @@ from rich.progress import Progress, Task, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
 from rich.text import Text
 
+from almanac.core import progress
 from almanac.core.errors import QUERY_INTERRUPTED, InvalidArgument
 from almanac.core.text import fit_encoding, format_cell, plain, plain_line
 from almanac.user_files import local_path
@@ -114,9 +115,10 @@ _NEXT_LINES_S: Final = 30.0
 
 
 @contextmanager
-def show_steps(step: str) -> Iterator[Callable[[str], None]]:
-    """Show on standard error what a command does, and for how long; yields a function for a step.
+def show_steps(title: str) -> Iterator[Callable[[str], None]]:
+    """Show on standard error what a command does, and for how long: a title and the phases.
 
+    Yields a function for another title. A thread that works beside another has a phase of its own.
     On a terminal, progress is one line that is updated and finally removed. Elsewhere, a line is
     printed after ten seconds and then every half minute.
     """
@@ -124,24 +126,32 @@ def show_steps(step: str) -> Iterator[Callable[[str], None]]:
     # Not what rich says: a variable that forces colours does not make a pipe a terminal.
     is_terminal = sys.stderr.isatty()
     line = Progress(*columns, console=warnings, transient=True, disable=not is_terminal)
-    task, began, ended = line.add_task(step), monotonic(), threading.Event()
-    shown = [step]
+    task, began, ended = line.add_task(f"{title} ..."), monotonic(), threading.Event()
+    phases: dict[int, str] = {}
 
     def print_lines() -> None:
         wait_s = _FIRST_LINE_S
         while not ended.wait(wait_s):
             wait_s = _NEXT_LINES_S
-            warnings.print(f"{shown[0]} ({monotonic() - began:.0f} s)", soft_wrap=True)
+            shown = line.tasks[0].description
+            warnings.print(f"{shown} ({monotonic() - began:.0f} s)", soft_wrap=True)
 
-    def show(next_step: str) -> None:
-        shown[0] = next_step
-        line.update(task, description=next_step)
+    def show_phase(name: str, done: int, total: int | None) -> None:
+        of = "" if total is None else f" of {total:,}"
+        phases[threading.get_ident()] = f"{name} {done:,}{of}" if done or of else name
+        line.update(task, description=f"{title}: {'; '.join(phases.values())} ...")
+
+    def show_title(next_title: str) -> None:
+        nonlocal title
+        title = next_title
+        phases.clear()
+        line.update(task, description=f"{title} ...")
 
     if not is_terminal:
         threading.Thread(target=print_lines, name="steps", daemon=True).start()
     try:
-        with line:
-            yield show
+        with line, progress.listening(phase=show_phase):
+            yield show_title
     finally:
         ended.set()
 

@@ -1,16 +1,14 @@
 """The output of the application's commands: JSON, progress, waits, and errors in one line."""
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from almanac.console import people, show_rows, show_steps, warnings
-from almanac.core.progress import show_progress
+from almanac.console import people, show_rows, warnings
+from almanac.core import progress
 from almanac.core.text import escape_json
-from resources import waits
 
 if TYPE_CHECKING:
     from warehouse.batch_problems import BatchProblem
@@ -29,18 +27,6 @@ def print_json(value: Any) -> None:
     sys.stdout.flush()
 
 
-@contextmanager
-def show_merge_progress(title: str) -> Iterator[None]:
-    """Show the phase of a merge, and how much of it is done, beside a title."""
-    with show_steps(f"{title} ...") as step:
-
-        def show(phase: str, done: int, total: int) -> None:
-            step(f"{title}: {phase} {done:,} of {total:,} ...")
-
-        with show_progress(show):
-            yield
-
-
 def show_problems(problems: "Iterable[BatchProblem]", *, on: Console = people) -> None:
     """Print a line for each partial, flagged or quarantined batch."""
     for problem in problems:
@@ -49,7 +35,11 @@ def show_problems(problems: "Iterable[BatchProblem]", *, on: Console = people) -
 
 def show_waits() -> None:
     """Print on standard error the reason and length of a wait."""
-    waits.listen(lambda wait: warnings.print(wait, soft_wrap=True))
+    progress.listen(wait=_print_wait)
+
+
+def _print_wait(text: str) -> None:
+    warnings.print(text, soft_wrap=True)
 
 
 def describe_quota(remaining: int | None, quota: int | None, *, is_unlimited: bool) -> str:

@@ -8,6 +8,7 @@ application/cli/run_command.py shows the summary.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final, Literal
@@ -16,6 +17,7 @@ from uuid import uuid4
 import dagster as dg
 import duckdb
 
+from almanac.core import progress
 from almanac.core.errors import QUERY_INTERRUPTED, AlmanacError, WarehouseError
 from assets.event_changes import MERGED_TAG
 from assets.metadata import REFOLD_NOTES, RESUMES_AT
@@ -28,7 +30,6 @@ from pipeline.service_session import OpenedSession
 from pipeline.settings import Settings
 from resources.feed_day import USUAL
 from resources.session import LazySession, pull
-from resources.waits import report
 from warehouse.batch_problems import BatchProblem, list_new_problems
 from warehouse.history.merge import merge
 from warehouse.history.warehouse_file import read_records
@@ -190,7 +191,7 @@ def merge_past_days(home: Home, summary: RunSummary) -> Iterator[Callable[[date]
         nonlocal wanted
         wanted = day
         raise_failure()
-        begun.append(pool.submit(merge_wanted))
+        begun.append(pool.submit(copy_context().run, merge_wanted))
 
     def raise_failure() -> None:
         for each in begun:
@@ -203,7 +204,7 @@ def merge_past_days(home: Home, summary: RunSummary) -> Iterator[Callable[[date]
         except BaseException:
             pool.shutdown(cancel_futures=True)
             if merged > date.min:
-                report(f"The days until {merged} are merged and published.")
+                progress.wait(f"The days until {merged} are merged and published.")
             raise
     raise_failure()
 

@@ -5,17 +5,15 @@ service sends only today's data.
 """
 
 import json
-import logging
-import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import date
 from typing import Any, Final
 
 import dagster as dg
 
+from almanac.core import progress
 from almanac.core.errors import WarehouseError
 from almanac.core.timestamps import utc_now
 from assets.layout import (
@@ -44,7 +42,6 @@ from resources.request_log import (
     read_push_plan,
 )
 from resources.session import LazySession
-from resources.waits import listening
 from warehouse.batch_problems import list_landed_problems
 from warehouse.home import Home
 from warehouse.landing.batches import FORMAT, Feed
@@ -74,7 +71,7 @@ def land(
     arrived = _land_inbox(context, catalog, home, days) if feed in NEVER_PULLED else {}
     for day in days:
         try:
-            with _log_reports(context.log):
+            with progress.listening(wait=context.log.info):
                 feed_day = pull_or_reuse(feed, day, catalog, home.landing, alone=len(days) == 1)
         except DayNotLanded as error:
             not_landed.append(error)
@@ -159,17 +156,6 @@ def evaluate_day(
         partition=day.isoformat(),
         target_materialization_data=targets[0] if targets else None,
     )
-
-
-def _log_reports(log: logging.Logger) -> AbstractContextManager[None]:
-    """Log reports of this block, such as waits, as events of the run, but not of other threads."""
-    thread = threading.get_ident()
-
-    def log_report(text: str) -> None:
-        if threading.get_ident() == thread:
-            log.info(text)
-
-    return listening(log_report)
 
 
 def _land_inbox(

@@ -16,6 +16,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 
+from almanac.core import progress
 from almanac.core.errors import WarehouseError
 from catalog.contract.constants import COINS_LIMIT_MAX, EVENTS_LIMIT_MAX
 from catalog.contract.plans import Plan, Window, find_plan_window
@@ -31,14 +32,13 @@ from resources.errors import (
 from resources.limits.limiter import Limiter
 from resources.request_log import DeferredPulls, ReportedUsage, RequestLog, make_deferral_note
 from resources.scopes import PollWindow, count_pages, near_window
-from resources.waits import report
 from warehouse.landing.batches import Feed
 from warehouse.landing.landing import Landing
 from warehouse.queries import Activity, read_activity
 
 if TYPE_CHECKING:
     from resources.http.client import CatalogClient
-    from resources.ingest.context import LandedBatch, OnPage
+    from resources.ingest.context import LandedBatch
     from resources.ingest.puller import Puller
 
 _USUAL_NEAR_EVENTS: Final = 1_500
@@ -65,7 +65,6 @@ class CatalogSession:
     coins: tuple[str, ...] | None = None
     categories: tuple[str, ...] | None = None
     limiter: Limiter | None = None
-    on_page: "OnPage | None" = None
     _resumed: bool = field(init=False, default=False)
     _finished: "list[LandedBatch]" = field(init=False, default_factory=list)
 
@@ -90,7 +89,6 @@ class CatalogSession:
             plan=self.plan,
             source=self.source,
             clock=self.clock,
-            on_page=self.on_page,
             resumed=self._finished,
         )
 
@@ -233,7 +231,7 @@ def report_price(warehouse: Path, service: CatalogSession) -> None:
         text += f"; {rest:,} are left"
         late = [feed for feed, price in prices.items() if (rest := rest - price) < 0]
         text += f", so these are deferred in whole or in part: {', '.join(late)}" if late else ""
-    report(f"{text}.")
+    progress.wait(f"{text}.")
 
 
 def _received(feed: Feed, landed: "Sequence[LandedBatch]") -> FeedPull:

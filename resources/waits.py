@@ -1,12 +1,11 @@
 """How often a call is attempted, how long the client waits, and the report of each wait.
 
 An attribute of the error (`CatalogError.transient`) states whether it is retried. A command prints
-what is reported on standard error; a run of Dagster logs it as events (`assets/landed.py`).
+waits on standard error; a run of Dagster logs them as events (`assets/landed.py`).
 """
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import count
@@ -14,6 +13,7 @@ from math import ceil
 from random import SystemRandom
 from typing import Final, TypeVar
 
+from almanac.core import progress
 from almanac.core.timestamps import utc_now
 from resources.errors import CatalogError, RetryLater
 
@@ -88,32 +88,7 @@ def with_retries(
     raise AssertionError("unreachable")
 
 
-_listeners: list[Callable[[str], None]] = []
-
-
-def listen(on_wait: Callable[[str], None]) -> None:
-    """Report to a function, from now on, what this process waits for; once if called twice."""
-    if on_wait not in _listeners:
-        _listeners.append(on_wait)
-
-
-@contextmanager
-def listening(on_wait: Callable[[str], None]) -> Iterator[None]:
-    """Within this context, report the waits of this process to a function."""
-    _listeners.append(on_wait)
-    try:
-        yield
-    finally:
-        _listeners.remove(on_wait)
-
-
 def report_wait(seconds: float, why: str, *, now: datetime) -> None:
     """Report a wait that begins now, in the thread that is about to wait."""
     ends_at = now + timedelta(seconds=seconds)
-    report(f"Waiting {ceil(seconds)} s, until {ends_at:%H:%M:%S} UTC: {why.rstrip('.')}.")
-
-
-def report(text: str) -> None:
-    """Report a text to the listeners, in this thread."""
-    for listener in tuple(_listeners):
-        listener(text)
+    progress.wait(f"Waiting {ceil(seconds)} s, until {ends_at:%H:%M:%S} UTC: {why.rstrip('.')}.")

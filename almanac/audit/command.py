@@ -9,6 +9,7 @@ import typer
 
 from almanac.commands import decode_argument, locate_warehouse
 from almanac.console import HomeOption, JsonOption, local_file, show_steps
+from almanac.core import progress
 from almanac.core.errors import InvalidArgument
 from almanac.core.text import escape_json, plain
 from almanac.core.timestamps import TimeUnit, read_zone
@@ -99,7 +100,7 @@ def audit(
     required = [name.strip() for names in require or () for name in names.split(",")]
     required = [name for name in required if name]
     reader = Reader(find_file(warehouse), tz=read_zone(tz))
-    with closing(reader), show_steps("reading the rows") as show:
+    with closing(reader), show_steps("Judging the rows"):
         answer = find_look_ahead(
             reader,
             signals,
@@ -108,7 +109,7 @@ def audit(
             basis=basis,
             universe=dict(map(_read_filter, universe or ())) or None,
             unit=unit,
-            progress=show,
+            progress=progress.phase,
         )
     if html is not None:
         answer.to_html(html)

@@ -1,26 +1,57 @@
-"""Progress of a merge: its phase, and how many steps of the phase are done. A command shows it."""
+"""Progress: the phases of the work, and what it waits for, reported to those who listen.
+
+Listeners hear the work of their context. A thread is heard if it runs in a copy of the context.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from contextvars import ContextVar
+from typing import Final, NamedTuple
 
-ProgressListener = Callable[[str, int, int], None]
-"""Called with the name of the phase, the number of finished steps, and the number of all steps."""
-Step = Callable[[str], None]
-"""Called at each step of a merge with its name."""
-_listeners: Final[list[ProgressListener]] = []
+PhaseListener = Callable[[str, int, int | None], None]
+"""Called with the name of a phase, the number of finished steps, and of all, None if unknown."""
+
+
+class _Listener(NamedTuple):
+    phase: PhaseListener
+    wait: Callable[[str], None]
+
+
+_listeners: Final[ContextVar[tuple[_Listener, ...]]] = ContextVar("progress", default=())
+
+
+def phase(name: str, done: int = 0, total: int | None = None) -> None:
+    """Report a phase, and how much of it is done."""
+    for listener in _listeners.get():
+        listener.phase(name, done, total)
+
+
+def wait(text: str) -> None:
+    """Report what is waited for, or another fact, as a sentence."""
+    for listener in _listeners.get():
+        listener.wait(text)
+
+
+def listen(
+    *,
+    phase: PhaseListener = lambda name, done, total: None,
+    wait: Callable[[str], None] = lambda text: None,
+) -> None:
+    """Call functions, from now on, with what is reported; once if called twice."""
+    listener = _Listener(phase, wait)
+    if listener not in _listeners.get():
+        _listeners.set((*_listeners.get(), listener))
 
 
 @contextmanager
-def show_progress(on_phase: ProgressListener) -> Iterator[None]:
-    """Within this context, report the phases of merges to a function."""
-    _listeners.append(on_phase)
+def listening(
+    *,
+    phase: PhaseListener = lambda name, done, total: None,
+    wait: Callable[[str], None] = lambda text: None,
+) -> Iterator[None]:
+    """Within this context, call functions with what is reported."""
+    token = _listeners.set((*_listeners.get(), _Listener(phase, wait)))
     try:
         yield
     finally:
-        _listeners.remove(on_phase)
-
-
-def report_progress(name: str, done: int, total: int) -> None:
-    for on_phase in tuple(_listeners):
-        on_phase(name, done, total)
+        _listeners.reset(token)

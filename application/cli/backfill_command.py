@@ -20,8 +20,9 @@ from almanac.console import (
     show_steps,
     warnings,
 )
+from almanac.core import progress
 from application.cli.options import dates_option
-from application.console import print_json, show_merge_progress, show_problems
+from application.console import print_json, show_problems
 from pipeline.home_location import locate_home
 from pipeline.service_session import open_service
 from pipeline.settings import read_settings
@@ -70,7 +71,7 @@ def backfill(
                 print_json(record)
             _allow(prices[by], max_requests, yes=yes, can_ask=not as_json and sys.stdin.isatty())
             months = _run(work, by)
-        with show_merge_progress("Merging"):
+        with show_steps("Merging"):
             report = merge(home)
     except Defer as error:
         fail(f"Not started: {error}", code=0)
@@ -128,10 +129,10 @@ def _allow(requests: int, most: int | None, *, yes: bool, can_ask: bool) -> None
 
 def _run(work: Backfill, by: Source) -> list[datetime]:
     found, total = list[datetime](), len(work.missing)
-    with show_steps("Pulling the first months ...") as show:
+    with show_steps("Pulling"):
         for months in work.run(by):
             found += months
-            show(f"Pulled {len(found):,} of {total:,} months, to {months[-1]:%Y-%m} ...")
+            progress.phase("months", len(found), total)
     return found
 
 

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from almanac.console import EXIT_ERROR, JsonOption, Table, fail, people, show_steps
+from almanac.core import progress
 from almanac.core.errors import AlmanacError, WarehouseError
 from almanac.core.files import own_folder
 from almanac.reading.attached_file import set_aside_foreign_wal
@@ -69,10 +70,10 @@ def doctor(
     to 20.
     """
     found = []
-    with show_steps("Checking settings ...") as step:
+    with show_steps("Checking settings"):
         for check in _checks(fix=fix, endpoints=service):
             found.append(check)
-            step(f"Checked: {check.what} ...")
+            progress.phase(check.what)
     if as_json:
         print_json([asdict(check) for check in found])
     else:
@@ -274,11 +275,11 @@ def verify(
     home = locate_existing_home()
     findings: list[Finding] = []
     unfinished: WarehouseError | None = None
-    with show_steps("Verifying ...") as step:
+    with show_steps("Verifying"):
         try:
             for finding in verify_home(home, deep=deep):
                 findings.append(finding)
-                step(f"Verified: {finding.check} ...")
+                progress.phase(finding.check)
         except WarehouseError as error:
             unfinished = error
     if as_json:

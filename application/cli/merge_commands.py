@@ -17,10 +17,11 @@ from almanac.console import (
     local_file,
     people,
     show_rows,
+    show_steps,
 )
 from almanac.core.timestamps import utc_now
 from application.cli.options import PlanName, dates_option, instant_option
-from application.console import print_json, show_merge_progress, show_problems
+from application.console import print_json, show_problems
 from pipeline.home_location import locate_existing_home, locate_home, restore_home
 from pipeline.settings import read_settings
 from resources.request_log import read_push_plan
@@ -42,7 +43,7 @@ def merge(as_json: JsonOption = False) -> None:
     code 0, and `status --exit-code` exits with 1. A batch that is damaged in landing is left out,
     and the exit code is 1. It is also 1 if a batch that was merged before is quarantined now."""
     home = locate_existing_home()
-    with show_merge_progress("Merging"):
+    with show_steps("Merging"):
         landed = Inbox(home, read_push_plan(home.state)).land(utc_now)
         report = merging.merge(home)
     if landed and not as_json:
@@ -59,7 +60,7 @@ def rebuild(as_json: JsonOption = False) -> None:
     out, and the exit code is 1. It is also 1 if a batch that was merged before is quarantined now.
     """
     home = locate_existing_home()
-    with show_merge_progress("Rebuilding"):
+    with show_steps("Rebuilding"):
         report = merging.rebuild(home)
     show_report(home, report, as_json=as_json)
 

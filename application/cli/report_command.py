@@ -61,7 +61,7 @@ def report(
     path = output or Path(f"report-{(at or now).astimezone(UTC):%Y-%m-%d}.html")
     path.parent.stat()  # Else a misspelt folder would be made.
     refuse_part_of_home(path, place.warehouse)
-    with show_steps("Writing the report ..."), open_database(place.warehouse) as database:
+    with show_steps("Writing the report"), open_database(place.warehouse) as database:
         reader = database.reader
         slugs = resolve_slugs(reader, split_names("--coins", coins)) or ()
         named = tuple(sorted(split_names("--categories", categories) or ()))

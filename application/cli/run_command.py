@@ -14,7 +14,6 @@ import sys
 from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
@@ -35,7 +34,6 @@ from almanac.console import (
 )
 from almanac.core.errors import AlmanacError, WarehouseError
 from almanac.core.files import own_folder
-from almanac.core.progress import show_progress
 from almanac.core.timestamps import utc_now
 from application.console import print_json, show_problems
 from pipeline.home_location import locate_home, restore_home
@@ -108,7 +106,7 @@ def _summary(settings: Settings, days: int, began: float) -> dict[str, Any]:
             process = SandboxProcess(settings.sandbox_seed, now, Path(held.enter_context(folder)))
             sandbox = held.enter_context(process)
         # Modules and catalog live until the end; the garbage collector would scan them for seconds.
-        show = held.enter_context(show_steps("Opening the home and the service ..."))
+        show = held.enter_context(show_steps("Opening the home and the service"))
         with pause_garbage_collector():
             from application.daily_run import RunFailed, find_last_day, plan_run_times, run_days
             from assets.layout import Layout
@@ -134,21 +132,10 @@ def _summary(settings: Settings, days: int, began: float) -> dict[str, Any]:
             service = held.enter_context(opening)
             gc.freeze()
             held.callback(gc.unfreeze)
-        parts = {"time": "", "pull": "", "merge": ""}
 
         def show_time(number: int, at: "RunTime") -> None:
-            parts["time"] = f"{at.at:%Y-%m-%d %H:%M}, {number + 1} of {len(instants)}"
-            parts["pull"] = parts["merge"] = ""
-            show(f"{parts['time']} ...")
+            show(f"{at.at:%Y-%m-%d %H:%M}, {number + 1} of {len(instants)}")
 
-        def show_part(part: str, name: str, done: int, total: int | None) -> None:
-            # A merge reports from its own thread, beside the pulls.
-            parts[part] = f"{name} {done:,}{'' if total is None else f' of {total:,}'}"
-            work = "; ".join(filter(None, (parts["pull"], parts["merge"])))
-            show(f"{parts['time']}: {work} ...")
-
-        service.on_page = partial(show_part, "pull")
-        held.enter_context(show_progress(partial(show_part, "merge")))
         try:
             run_summary = run_days(settings, service, instance, instants, on_instant=show_time)
         except RunFailed as error:

@@ -48,10 +48,6 @@ def _is_at(descriptor: int, path: Path) -> bool:
         return False
 
 
-OnPage = Callable[[str, int, int | None], None]
-"""Called with the progress: feed, rows so far, and the total by the service."""
-
-
 @dataclass(slots=True)
 class PullContext:
     """Client, landing, plan and source of some pulls. `clock` is the machine's, aware UTC.
@@ -64,16 +60,11 @@ class PullContext:
     plan: Plan
     source: str
     clock: Callable[[], datetime]
-    on_page: OnPage | None = None
     resumed: "list[LandedBatch]" = field(default_factory=list)
 
     def now(self) -> datetime:
         """Return the service's time, by the Date of the last response."""
         return self.client.service_clock.now()
-
-    def report_progress(self, feed: Feed, rows: int, total: int | None) -> None:
-        if self.on_page is not None:
-            self.on_page(feed, rows, total)
 
     def describe_batch(
         self,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from itertools import islice
 
+from almanac.core.progress import phase
 from resources.errors import CatalogError, ContractBroken, Defer, NotData, TruncatedBody
 from resources.http.paginator import PAGED, ListProgress, RawPage, read_page
 from resources.ingest.context import (
@@ -117,7 +118,7 @@ class PagedPull:
         try:
             for page in self._paginator:
                 self._keep(page)
-                self._context.report_progress(self._intent.feed, progress.rows, progress.total_last)
+                phase(self._intent.feed, progress.rows, progress.total_last)
         except CatalogError as error:
             evidence = error.evidence
             in_place = isinstance(error, NotData | TruncatedBody)

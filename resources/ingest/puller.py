@@ -20,6 +20,7 @@ from typing import Final
 
 from msgspec import structs
 
+from almanac.core.progress import phase
 from catalog.contract import constants
 from catalog.contract.plans import INSTANT_STEP, day_end, find_plan_window, find_upcoming_window
 from resources.errors import (
@@ -295,7 +296,7 @@ class Puller(PullContext):
             warnings.append("no Last-Modified header: treated as the snapshot of 00:05 UTC")
         if pull.date_doubt:
             warnings.append(pull.date_doubt)
-        self.report_progress("export", pull.rows, expected)
+        phase("export", pull.rows, expected)
         export_pull = self.describe_batch(
             "export",
             part.scope,

@@ -19,6 +19,7 @@ import duckdb
 import msgspec
 
 from almanac.core.errors import WarehouseError
+from almanac.core.progress import listening
 from tests.crashes.rotting import land_again, landing_of
 from warehouse.files.storage import Storage
 from warehouse.history.merge import merge, rebuild
@@ -125,7 +126,8 @@ def work_until_killed(order: Order) -> None:
             target.storage = _SteppingStorage(target.storage.root, witness.step)
             land_again(source, target, source.batch_ids())
         else:
-            (rebuild if order.work == "rebuild" else merge)(home, step=witness.step)
+            with listening(phase=lambda name, *_: witness.step(name)):
+                (rebuild if order.work == "rebuild" else merge)(home)
     except (OSError, duckdb.Error, WarehouseError) as failure:
         error = str(failure)
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))

@@ -14,14 +14,14 @@ from warehouse.home import Home
 
 LONG = pytest.mark.long
 STEPS = [
-    ("merge:locked", 1),
-    ("merge:copied", 1),
-    ("merge:observation_folded", 1),
-    ("merge:observation_folded", 2),
-    ("merge:checked", 1),
-    ("merge:renamed", 1),
-    ("merge:partitions_written", 1),
-    ("merge:cleared", 1),
+    ("list batches", 1),
+    ("fold batches", 1),
+    ("fold batches", 2),
+    ("publish", 1),
+    ("keep checkpoints", 1),
+    ("write partitions", 1),
+    ("clear markers", 1),
+    ("pack exports", 1),
 ]
 WORKS = (("append", "merge"), ("rewind", "merge"), ("anew", "merge"), ("done", "rebuild"))
 LANDING = [
@@ -37,7 +37,7 @@ def test_a_kill_is_planned_at_every_step_that_the_code_names() -> None:
     named = {
         name
         for path in Path(warehouse.__file__).parent.rglob("*.py")
-        for name in re.findall(r'step\("([a-z_]+:[a-z_]+)"\)', path.read_text())
+        for name in re.findall(r'progress\.phase\("([a-z ]+)"', path.read_text())
     }
     assert named == {point for point, _ in STEPS}
 

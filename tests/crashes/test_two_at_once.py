@@ -6,6 +6,7 @@ from pathlib import Path
 
 import duckdb
 
+from almanac.core.progress import listening
 from tests.crashes.after_kills import assert_repaired
 from tests.crashes.conftest import ROOT, Prepared
 from tests.crashes.rotting import land_again
@@ -18,17 +19,19 @@ from warehouse.home import Home
 MERGING = """
 import sys, time
 from pathlib import Path
+from almanac.core.progress import listening
 from warehouse.home import Home
 from warehouse.history.merge import merge
 
 root, waits_at, mark = sys.argv[1:]
 
-def step(name):
+def step(name, *_):
     if name == waits_at:
         Path(mark).touch()
         time.sleep(0.5)
 
-report = merge(Home(Path(root)), step=step)
+with listening(phase=step):
+    report = merge(Home(Path(root)))
 print(report.waited, len(report.outcomes))
 """
 
@@ -49,7 +52,7 @@ def test_of_two_merges_at_once_one_waits_and_each_batch_takes_effect_once(
     home = prepared.copy("rewind", tmp_path / "home")
     came = len(home.landing.pending())
     mark = tmp_path / "mark"
-    first = run(MERGING, home.root, "merge:copied", mark)
+    first = run(MERGING, home.root, "fold batches", mark)
     wait_for(mark.exists)
     second = run(MERGING, home.root, "", mark)
     outputs = [process.communicate()[0].split() for process in (first, second)]
@@ -69,11 +72,12 @@ def test_a_batch_landed_during_a_merge_is_merged_by_the_next(
     home = Home(tmp_path / "home")
     land_again(landed, home.landing, ids[:6])
 
-    def step(name: str) -> None:
-        if name == "merge:checked":
+    def step(name: str, *_: object) -> None:
+        if name == "publish":
             land_again(landed, home.landing, ids[6:])
 
-    merge(home, step=step)
+    with listening(phase=step):
+        merge(home)
     assert_repaired(home, prepared)
 
 

@@ -10,6 +10,7 @@ import dagster as dg
 import duckdb
 import pytest
 
+from almanac.core.progress import listening
 from almanac.events import KINDS
 from application.daily_run import (
     RunFailed,
@@ -24,7 +25,6 @@ from assets.landed_calendar import EVENT_MONTHS
 from pipeline.instance import open_instance
 from pipeline.service_session import open_service
 from pipeline.settings import Settings
-from resources.waits import listening
 from tests.pipeline.homes_in_days import (
     failure_of,
     metadata_of,
@@ -141,7 +141,7 @@ def test_a_stopped_run_has_published_past_days_and_the_next_run_records_them(
     with open_instance(home) as instance:
         with (
             open_service(settings, now=instants[0].at) as service,
-            listening(reports.append),
+            listening(wait=reports.append),
             pytest.raises(KeyboardInterrupt),
         ):
             run_days(settings, service, instance, instants, on_instant=stop)

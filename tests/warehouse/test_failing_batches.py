@@ -11,6 +11,7 @@ import duckdb
 import pytest
 
 from almanac.core.errors import WarehouseError
+from almanac.core.progress import listening
 from tests.history.stories.handmade import HandmadeHome, event
 from tests.reading import ask
 from tests.warehouse.landed_days import FIRST, became, history, land
@@ -58,10 +59,13 @@ def test_failing_batches_on_several_days_are_quarantined_without_a_second_fold(
     histories: list[Any] = []
     for where in ("normalise", "find_visible_scope"):
         folded: list[str] = []
-        with monkeypatch.context() as patched:
+        with (
+            monkeypatch.context() as patched,
+            listening(phase=lambda name, *_, to=folded: to.append(name)),
+        ):
             fail_on(patched, where, bad, duckdb.ConversionException("odd"))
-            report = rebuild(home, step=folded.append)
-        assert folded.count("merge:observation_folded") == DAYS
+            report = rebuild(home)
+        assert folded.count("fold batches") == DAYS
         assert [outcome.manifest for outcome in report.quarantined] == bad
         histories.append(history(home))
     assert histories[0] == histories[1]

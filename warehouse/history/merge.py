@@ -25,8 +25,8 @@ from typing import Final
 import duckdb
 import msgspec
 
+from almanac.core import progress
 from almanac.core.errors import WarehouseError
-from almanac.core.progress import Step, report_progress
 from almanac.core.timestamps import utc_now
 from almanac.reading.attached_file import attach_published
 from warehouse.batch_problems import BatchProblem, list_damaged_problems, list_record_problems
@@ -135,7 +135,6 @@ class MergeReport:
 def merge(
     home: Home,
     *,
-    step: Step = lambda _: None,
     clock: Callable[[], float] = monotonic,
     with_events: bool = True,
     refold_from: date | None = None,
@@ -154,19 +153,12 @@ def merge(
     """
     began = clock()
     with home.merge_lock() as waited:
-        report = _merge(
-            home, step, refold_from=refold_from, last_day=last_day, with_events=with_events
-        )
+        report = _merge(home, refold_from=refold_from, last_day=last_day, with_events=with_events)
     report.waited, report.seconds = waited, clock() - began
     return report
 
 
-def rebuild(
-    home: Home,
-    *,
-    step: Step = lambda _: None,
-    with_repair: bool = True,
-) -> MergeReport:
+def rebuild(home: Home, *, with_repair: bool = True) -> MergeReport:
     """Rebuild the warehouse from landing alone, without a request.
 
     Readers see the old file until the end. Batches that are damaged in landing are set aside and
@@ -175,14 +167,13 @@ def rebuild(
     """
     began = monotonic()
     with home.merge_lock() as waited:
-        report = _merge(home, step, is_rebuild=True, with_repair=with_repair)
+        report = _merge(home, is_rebuild=True, with_repair=with_repair)
     report.waited, report.seconds = waited, monotonic() - began
     return report
 
 
 def _merge(
     home: Home,
-    step: Step,
     *,
     refold_from: date | None = None,
     last_day: date = date.max,
@@ -191,7 +182,7 @@ def _merge(
     with_repair: bool = False,
 ) -> MergeReport:
     """Merge under the lock."""
-    step("merge:locked")
+    progress.phase("list batches")
     _remove_unfinished(home)
     connection = home.connect()
     published = _read_before(home, connection, is_rebuild=is_rebuild)
@@ -218,7 +209,7 @@ def _merge(
     failed: dict[str, str] = {}
     while plan.is_needed and not report.is_published:
         try:
-            connection = _publish_next(home, plan, report, failed, step, connection)
+            connection = _publish_next(home, plan, report, failed, connection)
         except (WarehouseError, duckdb.Error) as error:
             connection = home.connect()
             if _drop_damaged_base(home, plan):
@@ -235,11 +226,11 @@ def _merge(
         report.partitions = _write_partitions(
             home, with_events=with_events, anew=is_rebuild, connection=connection
         )
-        step("merge:partitions_written")
+        progress.phase("clear markers")
     merged = {*plan.merged, *(outcome.manifest.batch_id for outcome in report.outcomes)}
     for batch_id in merged.intersection(home.landing.marked()):
         home.landing.clear_pending(batch_id)
-    step("merge:cleared")
+    progress.phase("pack exports")
     if with_repair or not is_rebuild:
         exports = sorted(each for each in merged if parse_feed(each) == "export")
         new = sum(outcome.manifest.feed == "export" for outcome in report.outcomes)
@@ -279,7 +270,6 @@ def _publish_next(
     plan: MergePlan,
     report: MergeReport,
     failed: dict[str, str],
-    step: Step,
     connection: duckdb.DuckDBPyConnection,
 ) -> duckdb.DuckDBPyConnection:
     """Fold the batches of a plan into a copy of its base, check it, and publish it.
@@ -293,10 +283,9 @@ def _publish_next(
     """
     began = monotonic()
     with open_next_file(home, plan.base, connection) as file:
-        step("merge:copied")
         # Updates of the table would have to maintain it.
         file.run("drop_index")
-        report.outcomes = _fold_batches(home, plan, file, failed, step)
+        report.outcomes = _fold_batches(home, plan, file, failed)
         _complete(home, plan, file, monotonic() - began)
         report.refolded = _continue_feed(home, plan, file, report.days)
         report.lost = _find_lost(plan, report.quarantined)
@@ -304,10 +293,10 @@ def _publish_next(
         if report.rows["event_versions"] >= _INDEXED:
             file.run("make_index")
         check(file, None if plan.base is None else [each.batch_id for each in plan.manifests])
-        step("merge:checked")
+        progress.phase("publish")
         file.publish()
         report.is_published = True
-        step("merge:renamed")
+        progress.phase("keep checkpoints")
     return connection if file.connection is connection else home.connect()
 
 
@@ -343,7 +332,7 @@ def _write_partitions(
 
 
 def _fold_batches(
-    home: Home, plan: MergePlan, file: NextFile, failed: dict[str, str], step: Step
+    home: Home, plan: MergePlan, file: NextFile, failed: dict[str, str]
 ) -> list[Outcome]:
     """Fold the batches of a plan in order; return their outcomes.
 
@@ -358,7 +347,7 @@ def _fold_batches(
     days = [observation.day for observation in observations]
     kept = checkpoints.choose_days([*checkpoints.list_days(home), *days])
     for number, observation in enumerate(observations):
-        report_progress("fold batches", number, len(observations))
+        progress.phase("fold batches", number, len(observations))
         batch_id = observation.manifest.batch_id
         if number and days[number - 1] != observation.day and days[number - 1] in kept:
             _show_state(file, plan.first_day)
@@ -375,7 +364,6 @@ def _fold_batches(
             failed[batch_id] = failure.why
             fold = _drop_transaction(home, file)
             _fold_one(home, plan, fold, file, observation, outcomes, failed)
-        step("merge:observation_folded")
     return list(outcomes.values())
 
 

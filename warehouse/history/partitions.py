@@ -15,7 +15,7 @@ from typing import Final
 import duckdb
 import msgspec
 
-from almanac.core.progress import report_progress
+from almanac.core import progress
 from almanac.core.statements import Statements
 from almanac.reading.attached_file import attach_published
 from warehouse.files.documents import hash_file
@@ -96,7 +96,7 @@ def write_partitions(
         }
         changed = sorted(contents.keys() - record.keys() - skipped)
         for number, key in enumerate(changed):
-            report_progress("write partitions", number, len(changed))
+            progress.phase("write partitions", number, len(changed))
             is_day = key != EVENTS
             name, day = ("write_event_changes", {"day": key}) if is_day else ("write_events", {})
             with parquet.writing(partition_name(key)) as file:

@@ -12,6 +12,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from almanac.core.progress import listening
 from catalog.sandbox.sandbox import Sandbox
 from pipeline.service_session import open_service
 from pipeline.settings import Settings
@@ -125,10 +126,10 @@ def test_events_that_end_a_year_together_are_not_missing_after_a_backfill(tmp_pa
         sandbox = service.sandbox
         assert sandbox is not None
         # Each page has a later time, as with a running clock.
-        service.on_page = lambda feed, rows, total: sandbox.advance(timedelta(seconds=1))
-        service.puller().events(*span)
-        backfill = Backfill(service, home.state_storage, *span)
-        assert len([month for months in backfill.run("list") for month in months]) == 2
+        with listening(phase=lambda *_: sandbox.advance(timedelta(seconds=1))):
+            service.puller().events(*span)
+            backfill = Backfill(service, home.state_storage, *span)
+            assert len([month for months in backfill.run("list") for month in months]) == 2
     merge(home)
     with reading(home) as connection:
         counted = "SELECT count(*), count(missing_since) FROM events WHERE date = $date"

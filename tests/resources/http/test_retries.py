@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from almanac.core.progress import listening
 from resources.errors import CatalogError, RetryLater, TooSlow
 from resources.request_log import SentRequest
 from resources.service_clock import RETRY_AFTER_CEILING_S, retry_after_s
-from resources.waits import RetryPolicy, listening
+from resources.waits import RetryPolicy
 from tests.resources.conftest import MakeClient
 from tests.resources.fakes import FakeTime, answering, mocked
 
@@ -162,11 +163,11 @@ def test_short_waits_are_reported_once_a_call_has_waited_for_two_seconds() -> No
     fake = FakeTime(chance=1.0)
     waits: list[str] = []
     client = mocked(answering(httpx.Response(500)), timing=fake.timing())
-    with listening(waits.append), pytest.raises(RetryLater):
+    with listening(wait=waits.append), pytest.raises(RetryLater):
         client.usage()
     assert [wait.split(",")[0] for wait in waits] == [f"Waiting {s} s" for s in (2, 4, 8)]
     assert "answered 500; then attempt 4 of 6" in waits[0]
     assert f"until {fake.clock():%H:%M:%S} UTC" in waits[-1]
-    with listening(waits.append), pytest.raises(RetryLater):
+    with listening(wait=waits.append), pytest.raises(RetryLater):
         mocked(answering(httpx.Response(500))).usage()
     assert len(waits) == 3

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from almanac.core.progress import listening
 from catalog.contract.plans import ELITE, FREE, STANDARD
 from catalog.sandbox.sandbox import Sandbox
 from resources.errors import ContractBroken, RetryLater
@@ -69,7 +70,8 @@ def test_a_pull_is_observed_at_its_last_page_and_has_the_content_time_of_its_fir
     def later(feed: str, rows: int, total: int | None) -> None:
         extra["Sandbox-Now"] = (AT + rows * timedelta(seconds=1)).isoformat()
 
-    landed = puller_of(make_client(extra_headers=extra), root, on_page=later).events(*MARCH)
+    with listening(phase=later):
+        landed = puller_of(make_client(extra_headers=extra), root).events(*MARCH)
     assert landed.manifest.content_at == AT - MINUTE
     assert landed.manifest.observed_at == AT + timedelta(seconds=600)
 

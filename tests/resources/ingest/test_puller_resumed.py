@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from almanac.core.progress import listening
 from catalog.contract.plans import ELITE
 from catalog.sandbox.sandbox import Sandbox
 from resources.ingest.context import LandedBatch
@@ -68,8 +69,8 @@ def kill(make_client: MakeClient, root: Path) -> Kill:
 
         landing = KilledLanding(root)
         landing.point = point
-        with pytest.raises(Killed):
-            pull_feed(puller_of(make_client(), root, landing=landing, on_page=on_page), feed)
+        with listening(phase=on_page), pytest.raises(Killed):
+            pull_feed(puller_of(make_client(), root, landing=landing), feed)
 
     return kill
 
@@ -180,9 +181,10 @@ def test_a_pull_that_had_ended_before_midnight_does_not_stand_for_one_of_the_nex
     machine = datetime(2026, 2, 28, 23, 59, tzinfo=UTC)
     with (
         mocked(at(before), service_clock=ServiceClock(lambda: machine)) as client,
+        listening(phase=stop),
         pytest.raises(KeyboardInterrupt),
     ):
-        puller_of(client, tmp_path, clock=lambda: machine, on_page=stop).coins()
+        puller_of(client, tmp_path, clock=lambda: machine).coins()
     later = machine + timedelta(minutes=2)
     with mocked(at(after), service_clock=ServiceClock(lambda: later)) as client:
         puller = puller_of(client, tmp_path, clock=lambda: later)
@@ -203,8 +205,8 @@ def test_a_pull_killed_several_times_is_one_batch(
         raise Killed
 
     for _ in range(4):
-        with pytest.raises(Killed):
-            puller_of(make_client(), root, on_page=stop).resume_open()
+        with listening(phase=stop), pytest.raises(Killed):
+            puller_of(make_client(), root).resume_open()
     (landed,) = puller_of(make_client(), root).resume_open()
     assert len(landed.manifest.pages) == 7
     assert set(bought(almanac_sandbox).values()) == {1}
@@ -222,7 +224,8 @@ def test_a_pull_of_a_live_process_is_not_touched(make_client: MakeClient, root: 
         newest.write_bytes(whole)
         seen.append(before == [page.read_bytes() for page in pages])
 
-    landed = puller_of(make_client(), root, on_page=on_page).cancellations()
+    with listening(phase=on_page):
+        landed = puller_of(make_client(), root).cancellations()
     assert landed.manifest.complete
     assert len(seen) > 1
     assert all(seen)
@@ -235,8 +238,8 @@ def test_a_page_that_disappears_from_the_journal_is_in_no_batch(
         if len(pages := sorted((root / "journal").rglob("*.page"))) == 2:
             pages[0].unlink()
 
-    with pytest.raises(LandingError, match="are there"):
-        puller_of(make_client(), root, on_page=lose).cancellations()
+    with listening(phase=lose), pytest.raises(LandingError, match="are there"):
+        puller_of(make_client(), root).cancellations()
     assert all_manifests(root) == []
     assert puller_of(make_client(), root).resume_open() == []
     assert puller_of(make_client(), root).cancellations().manifest.complete

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from almanac.core.progress import listening
 from resources.errors import Defer
 from resources.http.client import CatalogClient
 from resources.limits.ledger import Pace
 from resources.limits.limiter import LONGEST_HOLD_S, RATE_LIMITED_WAIT_S, Limiter
-from resources.waits import listening
 from tests.resources.fakes import KEY, head, raw_server
 from tests.resources.limits.moved_clock import MARCH, RESET, Machine, with_usage
 
@@ -165,7 +165,7 @@ def test_a_wait_of_more_than_two_seconds_is_reported_with_its_length_and_reason(
     make_client: MakeClient, machine: Machine, text: str, lines: int
 ) -> None:
     waits: list[str] = []
-    with listening(waits.append):
+    with listening(wait=waits.append):
         waited_s(machine, make_client(refusal("429 Too Many", text)))
     assert len(waits) == lines
     for wait in waits:
