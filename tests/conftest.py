@@ -52,35 +52,33 @@ of tests holds millions of objects; walking them as often as by default takes a 
 
 def pytest_configure(config: pytest.Config) -> None:
     gc.set_threshold(*COLLECTED_AFTER)
-    if hasattr(config, "workerinput"):
-        # A worker has reported everything by then. A normal exit would only print complaints of
-        # DuckDB about objects that failed tests, caches and fixtures still hold.
-        atexit.register(os._exit, 0)
-    else:
-        config.pluginmanager.register(_Failures(config))
+    config.pluginmanager.register(_Run(config))
     # Unless TMPDIR is set. SQLite alone syncs a thousand times for each run of a job.
     if "TMPDIR" not in os.environ and _serves(MEMORY):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
-class _Failures:
+class _Run:
     """Prints a failure when it happens, so that a run which is ended has said what failed."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
+        self._code = 0
+        # Runs after the handlers that are registered later. A normal exit would only print
+        # complaints of DuckDB's binding about objects that caches and fixtures still hold.
+        atexit.register(self._exit)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed:
+        if report.failed and not hasattr(self._config, "workerinput"):
             terminal = self._config.pluginmanager.get_plugin("terminalreporter")
             terminal.write_line(f"\n{report.nodeid} failed ({report.when}):\n{report.longreprtext}")
 
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        self._code = int(exitstatus)
 
-def pytest_unconfigure() -> None:
-    # Hypothesis leaves a callback that keeps modules alive at the interpreter's end; DuckDB's
-    # binding then prints a complaint for each of its functions and types.
-    for callback in [*gc.callbacks]:
-        if str(getattr(callback, "__module__", "")).startswith("hypothesis."):
-            gc.callbacks.remove(callback)
+    def _exit(self) -> None:
+        sys.stdout.flush()
+        os._exit(self._code)
 
 
 def _serves(folder: Path) -> bool:

@@ -23,7 +23,7 @@ def story(tmp_path: Path) -> HandmadeHome:
     story = HandmadeHome(tmp_path)
     story.listed("01 06:00", event("a"), event("b", **MAY))
     story.listed("02 06:00", event("a"), event("b", title="Second b", **MAY))
-    story.merge()
+    story.merge(with_events=True)
     return story
 
 
@@ -56,18 +56,18 @@ def assert_as_tables(story: HandmadeHome) -> None:
 def test_a_merge_writes_the_changed_days_and_the_events(story: HandmadeHome) -> None:
     before = written(story)
     story.listed("03 06:00", event("a"), event("b", title="Third b", **MAY))
-    assert story.merge().partitions == 2
+    assert story.merge(with_events=True).partitions == 2
     assert rewritten(story, before) == {"2026-03-03", "events"}
     assert_as_tables(story)
-    assert story.merge().partitions == 0
+    assert story.merge(with_events=True).partitions == 0
 
 
 def test_events_are_written_by_the_next_merge_that_writes_events(story: HandmadeHome) -> None:
     before = written(story)
     story.listed("03 06:00", event("a"), event("b"))
-    story.merge(with_events=False)
+    story.merge()
     assert rewritten(story, before) == {"2026-03-03"}
-    assert story.merge().partitions == 1
+    assert story.merge(with_events=True).partitions == 1
     assert rewritten(story, before) == {"2026-03-03", "events"}
     assert_as_tables(story)
 
@@ -81,15 +81,15 @@ def test_a_day_without_a_version_and_the_folders_of_a_release_are_removed(
     odd = [event(f"odd{place}", date=None) for place in range(10)]
     july = event("c", date="2026-07-01T00:00:00Z")
     story.listed("03 06:00", july, *odd, why_incomplete="cut short")
-    story.merge()
+    story.merge(with_events=True)
     before = written(story).keys()
     assert "2026-05" not in before
     ((batch_id,),) = story.rows("SELECT batch_id FROM batches WHERE status = 'quarantined'")
     story.home.landing.release(batch_id)
-    story.merge()
+    story.merge(with_events=True)
     assert written(story).keys() - before == {"2026-03-03"}
     assert_as_tables(story)
     story.home.landing.take_back(batch_id)
-    story.merge()
+    story.merge(with_events=True)
     assert written(story).keys() == before
     assert_as_tables(story)

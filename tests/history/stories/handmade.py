@@ -256,8 +256,9 @@ class HandmadeHome:
     def __init__(self, root: Path) -> None:
         self.home = Home(root)
 
-    def merge(self, **how: Any) -> MergeReport:
-        return merge(self.home, **how)
+    def merge(self, *, with_events: bool = False, **how: Any) -> MergeReport:
+        """Merge, by default without the Parquet file of the events."""
+        return merge(self.home, with_events=with_events, **how)
 
     def listed(self, when: str, *events: dict[str, Any], **how: Any) -> None:
         self._land("events", when, [(_page(*events), None)], **how)
