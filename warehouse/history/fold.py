@@ -130,7 +130,7 @@ class Fold:
     def __init__(self, file: NextFile, list_separator: str | None = None) -> None:
         """`list_separator` is the separator of lists in exports. If it is None, it is taken from
         the first export that shows it."""
-        self._file = file
+        self.file = file
         self.connection = file.connection
         self._list_separator = list_separator
         facts = file.read_facts()
@@ -147,7 +147,7 @@ class Fold:
             watched=tuple(self.watched.spans), cancellations_seen=self.cancellations_seen
         )
         if spans != self._saved:
-            self._file.note_facts({_SPANS: msgspec.json.encode(spans).decode()})
+            self.file.note_facts({_SPANS: msgspec.json.encode(spans).decode()})
             self._saved = spans
 
     def read(self, manifest: Manifest, landing: Landing) -> NormalisedBatch:
@@ -195,7 +195,7 @@ class Fold:
             return outcome.quarantine(read.quarantine)
         if self.separator is None and read.learnt is not None:
             self.separator = read.learnt
-            self._file.note_facts({SEPARATOR_FACT: read.learnt})
+            self.file.note_facts({SEPARATOR_FACT: read.learnt})
         if manifest.feed == "coins":
             self._fold_coins(manifest, outcome)
         elif manifest.feed == "categories":

@@ -8,17 +8,14 @@ published file. If one sorts before the last one folded, all later batches are r
 newest checkpoint before it, or from an empty file. A rebuild is the same merge from an empty file.
 """
 
-import logging
 import shutil
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from time import monotonic
 from typing import Final
 
@@ -28,11 +25,11 @@ import msgspec
 from almanac.core import progress
 from almanac.core.errors import WarehouseError
 from almanac.core.timestamps import utc_now
-from almanac.reading.attached_file import attach_published
 from warehouse.batch_problems import BatchProblem, list_damaged_problems, list_record_problems
 from warehouse.errors import BatchFailed, DamagedBatch
 from warehouse.files.storage import Storage
 from warehouse.history import checkpoints
+from warehouse.history.change_feed import continue_feed
 from warehouse.history.fold import Fold
 from warehouse.history.local_logs import find_local_logs
 from warehouse.history.merge_plan import MergePlan, plan_merge
@@ -42,7 +39,7 @@ from warehouse.history.warehouse_file import (
     SECONDS_FACT,
     NextFile,
     PublishedFile,
-    find_damage,
+    find_file_damage,
     open_next_file,
     read_published,
     remove_next_files,
@@ -52,21 +49,14 @@ from warehouse.home import Home
 from warehouse.landing.batches import parse_feed
 from warehouse.landing.landing import repair_landing, restore_intact_batches
 from warehouse.schema import ddl
-from warehouse.schema.columns import CONTENT_NAMED
 from warehouse.schema.tables import TABLES
 
 _OF_ONE_THREAD: Final = 64 << 20
 """Bytes of the batches, and of the file, up to which a merge uses one thread."""
 _INDEXED: Final = 500_000
 """From so many versions on, an index finds the versions of an event; few are read as quickly."""
-_log = logging.getLogger(__name__)
 ABANDONED_S = 3600.0
 """Unfinished files in landing or state, where other processes write too, are removed after this."""
-_COMPARED: Final = {
-    "versions_before": "before.main.event_versions",
-    "versions_now": "event_versions",
-}
-"""The versions of a refold, and those that were published before it."""
 
 
 @dataclass(slots=True)
@@ -153,12 +143,17 @@ def merge(
     """
     began = clock()
     with home.merge_lock() as waited:
-        report = _merge(home, refold_from=refold_from, last_day=last_day, with_events=with_events)
+        run = MergeRun(home, refold_from=refold_from, last_day=last_day)
+        report = run.run(with_events=with_events)
     report.waited, report.seconds = waited, clock() - began
     return report
 
 
-def rebuild(home: Home, *, with_repair: bool = True) -> MergeReport:
+def rebuild(
+    home: Home,
+    *,
+    with_repair: bool = True,
+) -> MergeReport:
     """Rebuild the warehouse from landing alone, without a request.
 
     Readers see the old file until the end. Batches that are damaged in landing are set aside and
@@ -167,75 +162,220 @@ def rebuild(home: Home, *, with_repair: bool = True) -> MergeReport:
     """
     began = monotonic()
     with home.merge_lock() as waited:
-        report = _merge(home, is_rebuild=True, with_repair=with_repair)
+        report = MergeRun(home, is_rebuild=True, with_repair=with_repair).run()
     report.waited, report.seconds = waited, monotonic() - began
     return report
 
 
-def _merge(
-    home: Home,
-    *,
-    refold_from: date | None = None,
-    last_day: date = date.max,
-    with_events: bool = True,
-    is_rebuild: bool = False,
-    with_repair: bool = False,
-) -> MergeReport:
-    """Merge under the lock."""
-    progress.phase("list batches")
-    _remove_unfinished(home)
-    connection = home.connect()
-    published = _read_before(home, connection, is_rebuild=is_rebuild)
-    if with_repair:
-        batches = {} if published is None else published.batches
-        released = [batch_id for batch_id, batch in batches.items() if batch.released]
-        repair_landing(home.landing, released)
-        restore_intact_batches(home.landing)
-    plan_next = partial(
-        plan_merge,
-        home,
-        published,
-        refold_from=refold_from,
-        last_day=last_day,
-        is_rebuild=is_rebuild,
-    )
-    plan = plan_next()
-    arriving = sum(manifest.bytes for manifest in plan.manifests)
-    size = home.warehouse.stat().st_size if home.warehouse.is_file() else 0
-    if home.limits.threads is None and max(arriving, size) <= _OF_ONE_THREAD:
-        # More threads take no less time, but more memory.
-        connection.execute("SET threads = 1")
-    report = MergeReport(rebuilt=plan.why_rebuilt, damaged=plan.damaged)
-    failed: dict[str, str] = {}
-    while plan.is_needed and not report.is_published:
-        try:
-            connection = _publish_next(home, plan, report, failed, connection)
-        except (WarehouseError, duckdb.Error) as error:
-            connection = home.connect()
-            if _drop_damaged_base(home, plan):
-                plan = plan_next()
-                report.damaged |= plan.damaged
-            elif isinstance(error, BatchFailed):
-                # Its earlier deliveries are folded: begin again, without the batch.
-                failed[error.batch_id] = error.why
-            else:
-                raise
-    if home.warehouse.exists():
-        _keep_checkpoints(home, plan, report.days, is_rebuild=is_rebuild)
-        report.bytes = home.warehouse.stat().st_size
-        report.partitions = _write_partitions(
-            home, with_events=with_events, anew=is_rebuild, connection=connection
+class MergeRun:
+    """One merge, whose lock is held: its plan, the file that it makes, and the outcomes so far."""
+
+    def __init__(
+        self,
+        home: Home,
+        *,
+        is_rebuild: bool = False,
+        with_repair: bool = False,
+        refold_from: date | None = None,
+        last_day: date = date.max,
+    ) -> None:
+        progress.phase("list batches")
+        _remove_unfinished(home)
+        self._home, self._is_rebuild = home, is_rebuild
+        self._connection = home.connect()
+        published = _read_before(home, self._connection, is_rebuild=is_rebuild)
+        self._packs = with_repair or not is_rebuild
+        if with_repair:
+            batches = {} if published is None else published.batches
+            released = [batch_id for batch_id, batch in batches.items() if batch.released]
+            repair_landing(home.landing, released)
+            restore_intact_batches(home.landing)
+        self._plan_next = partial(
+            plan_merge,
+            home,
+            published,
+            is_rebuild=is_rebuild,
+            refold_from=refold_from,
+            last_day=last_day,
         )
-        progress.phase("clear markers")
-    merged = {*plan.merged, *(outcome.manifest.batch_id for outcome in report.outcomes)}
-    for batch_id in merged.intersection(home.landing.marked()):
-        home.landing.clear_pending(batch_id)
-    progress.phase("pack exports")
-    if with_repair or not is_rebuild:
-        exports = sorted(each for each in merged if parse_feed(each) == "export")
-        new = sum(outcome.manifest.feed == "export" for outcome in report.outcomes)
-        home.landing.pack_exports(exports, new)
-    return report
+        self._plan = self._plan_next()
+        self._report = MergeReport(rebuilt=self._plan.why_rebuilt, damaged=self._plan.damaged)
+        self._outcomes: dict[str, Outcome] = {}
+        self._failed: dict[str, str] = {}
+        """The reasons of batches that can't be folded: they are quarantined unread."""
+
+    def run(self, *, with_events: bool = True) -> MergeReport:
+        """Publish what is new, then keep checkpoints, partitions and landing in step with it."""
+        home, report = self._home, self._report
+        self._choose_threads()
+        while self._plan.is_needed and not report.is_published:
+            try:
+                self._publish_next()
+            except (WarehouseError, duckdb.Error) as error:
+                self._connection = home.connect()
+                if self._drop_damaged_base():
+                    self._plan = self._plan_next()
+                    report.damaged |= self._plan.damaged
+                elif isinstance(error, BatchFailed):
+                    # Its earlier deliveries are folded: begin again, without the batch.
+                    self._failed[error.batch_id] = error.why
+                else:
+                    raise
+        if home.warehouse.exists():
+            self._keep_checkpoints()
+            report.bytes = home.warehouse.stat().st_size
+            report.partitions = self._write_partitions(with_events)
+            progress.phase("clear markers")
+        merged = {*self._plan.merged, *self._outcomes}
+        for batch_id in merged.intersection(home.landing.marked()):
+            home.landing.clear_pending(batch_id)
+        progress.phase("pack exports")
+        if self._packs:
+            exports = sorted(each for each in merged if parse_feed(each) == "export")
+            new = sum(outcome.manifest.feed == "export" for outcome in report.outcomes)
+            home.landing.pack_exports(exports, new)
+        return report
+
+    def _choose_threads(self) -> None:
+        arriving = sum(manifest.bytes for manifest in self._plan.manifests)
+        file = self._home.warehouse
+        size = file.stat().st_size if file.is_file() else 0
+        if self._home.limits.threads is None and max(arriving, size) <= _OF_ONE_THREAD:
+            # More threads take no less time, but more memory.
+            self._connection.execute("SET threads = 1")
+
+    def _publish_next(self) -> None:
+        """Fold the batches of the plan into a copy of its base, check it, and publish it.
+
+        Raises:
+            BatchFailed: a batch failed after some of its deliveries were folded, or the base is
+                damaged.
+            WarehouseError, duckdb.Error: the base is damaged, or Almanac has an error.
+        """
+        began, plan, report = monotonic(), self._plan, self._report
+        with open_next_file(self._home, plan.base, self._connection) as file:
+            # Updates of the table would have to maintain it.
+            file.run("drop_index")
+            self._fold_batches(file)
+            report.outcomes = list(self._outcomes.values())
+            _complete(self._home, plan, file, monotonic() - began)
+            report.refolded = continue_feed(self._home, plan, file, report.days)
+            report.lost = _find_lost(plan, report.quarantined)
+            report.rows = dict(file.connection.execute(ddl.count_rows(TABLES)).fetchall())
+            if report.rows["event_versions"] >= _INDEXED:
+                file.run("make_index")
+            check(file, None if plan.base is None else [each.batch_id for each in plan.manifests])
+            progress.phase("publish")
+            file.publish()
+            report.is_published = True
+            progress.phase("keep checkpoints")
+        if file.connection is not self._connection:
+            self._connection = self._home.connect()
+
+    def _fold_batches(self, file: NextFile) -> None:
+        """Fold the batches of the plan in order.
+
+        Raises:
+            BatchFailed: a batch failed after some of its deliveries were folded.
+            DamagedBatch: a batch that took effect before is damaged.
+        """
+        home, plan = self._home, self._plan
+        self._outcomes = {}
+        fold = Fold(file, home.list_separator)
+        observations = order_observations(plan.manifests)
+        days = [observation.day for observation in observations]
+        kept = checkpoints.choose_days([*checkpoints.list_days(home), *days])
+        for number, observation in enumerate(observations):
+            progress.phase("fold batches", number, len(observations))
+            batch_id = observation.manifest.batch_id
+            if number and days[number - 1] != observation.day and days[number - 1] in kept:
+                _show_state(file, plan.first_day)
+                file.checkpoint()
+                checkpoints.copy_file(home, file.path, days[number - 1])
+            try:
+                self._fold_one(fold, observation)
+            except DamagedBatch as error:
+                fold = self._drop_transaction(file)
+                plan.set_aside(home, batch_id, error)
+            except BatchFailed as failure:
+                if batch_id in self._outcomes or (plan.base and find_file_damage(home, plan.base)):
+                    raise
+                self._failed[batch_id] = failure.why
+                fold = self._drop_transaction(file)
+                self._fold_one(fold, observation)
+
+    def _drop_transaction(self, file: NextFile) -> Fold:
+        """Drop the transaction in progress; return the state before it."""
+        file.reopen()
+        return Fold(file, self._home.list_separator)
+
+    def _fold_one(self, fold: Fold, observation: Observation) -> None:
+        """Fold an observation, and write the account of its batch, in one transaction."""
+        manifest, file = observation.manifest, fold.file
+        batch_id = manifest.batch_id
+        released, before = batch_id in self._plan.released, self._outcomes.get(batch_id)
+        if batch_id not in self._failed:
+            read = fold.read(manifest, self._home.landing)
+        with file.transaction():
+            if batch_id in self._failed:
+                outcome = Outcome(manifest, released=released).quarantine(self._failed[batch_id])
+            else:
+                outcome = fold.fold(observation, read, released=released)
+                fold.save()
+                if outcome.rejected and before is None:
+                    file.run("insert_rejects", observed_at=manifest.observed_at)
+            if before is not None:
+                outcome = before.joined_with(outcome)
+                file.run("forget_batch", batch_id=batch_id)
+                file.run("forget_record", batch_id=batch_id)
+            record = msgspec.json.encode(outcome.record()).decode()
+            file.run("insert_record", batch_id=batch_id, released=released, record=record)
+            file.run("insert_batch", record=record)
+        self._outcomes[batch_id] = outcome
+
+    def _drop_damaged_base(self) -> bool:
+        """Remove a base that is a damaged checkpoint; return whether it is."""
+        base = self._plan.base
+        if base is None or (why := find_file_damage(self._home, base)) is None:
+            return False
+        if base == self._home.warehouse:
+            raise unreadable_file(base, why)
+        checkpoints.drop(self._home, date.fromisoformat(base.stem), why)
+        return True
+
+    def _keep_checkpoints(self) -> None:
+        """Make the published file the checkpoint of its last day, and remove old checkpoints.
+
+        Also without a publication: a merge may have been killed after it published.
+        """
+        home, published, folded = self._home, self._plan.published, self._report.days
+        before = None if published is None else published.last_key
+        last = folded[-1:] or ([] if before is None or self._is_rebuild else [before[0].date()])
+        days = set(checkpoints.list_days(home))
+        is_new = not days.issuperset(last)
+        for day in last:
+            checkpoints.link_published(home, day)
+            days.add(day)
+        if self._is_rebuild:
+            days &= set(folded)
+        checkpoints.keep_only(home, checkpoints.choose_days(days))
+        # A day's later merges replace its checkpoint, and leave the one before whole.
+        if is_new or self._plan.is_refold:
+            checkpoints.pack_older(home)
+
+    def _write_partitions(self, with_events: bool) -> int:
+        """Write the partitions. Raises WarehouseError: the published file is damaged."""
+        try:
+            return write_partitions(
+                self._home,
+                with_events=with_events,
+                anew=self._is_rebuild,
+                connection=self._connection,
+            )
+        except duckdb.Error:
+            if why := find_file_damage(self._home, self._home.warehouse):
+                raise unreadable_file(self._home.warehouse, why) from None
+            raise
 
 
 def _remove_unfinished(home: Home) -> None:
@@ -265,147 +405,6 @@ def _read_before(
         raise unreadable_file(home.warehouse, error) from error
 
 
-def _publish_next(
-    home: Home,
-    plan: MergePlan,
-    report: MergeReport,
-    failed: dict[str, str],
-    connection: duckdb.DuckDBPyConnection,
-) -> duckdb.DuckDBPyConnection:
-    """Fold the batches of a plan into a copy of its base, check it, and publish it.
-
-    Returns a connection without a file: the given one, if no batch failed.
-
-    Raises:
-        BatchFailed: a batch failed after some of its deliveries were folded, or the base is
-            damaged.
-        WarehouseError, duckdb.Error: the base is damaged, or Almanac has an error.
-    """
-    began = monotonic()
-    with open_next_file(home, plan.base, connection) as file:
-        # Updates of the table would have to maintain it.
-        file.run("drop_index")
-        report.outcomes = _fold_batches(home, plan, file, failed)
-        _complete(home, plan, file, monotonic() - began)
-        report.refolded = _continue_feed(home, plan, file, report.days)
-        report.lost = _find_lost(plan, report.quarantined)
-        report.rows = dict(file.connection.execute(ddl.count_rows(TABLES)).fetchall())
-        if report.rows["event_versions"] >= _INDEXED:
-            file.run("make_index")
-        check(file, None if plan.base is None else [each.batch_id for each in plan.manifests])
-        progress.phase("publish")
-        file.publish()
-        report.is_published = True
-        progress.phase("keep checkpoints")
-    return connection if file.connection is connection else home.connect()
-
-
-def _drop_damaged_base(home: Home, plan: MergePlan) -> bool:
-    """Remove a base that is a damaged checkpoint; return whether it is."""
-    if plan.base is None or (why := _find_damage(home, plan.base)) is None:
-        return False
-    if plan.base == home.warehouse:
-        raise unreadable_file(home.warehouse, why)
-    checkpoints.drop(home, date.fromisoformat(plan.base.stem), why)
-    return True
-
-
-def _find_damage(home: Home, path: Path) -> str | None:
-    with closing(home.connect()) as connection:
-        return find_damage(connection, path)
-
-
-def _write_partitions(
-    home: Home,
-    *,
-    with_events: bool,
-    anew: bool,
-    connection: duckdb.DuckDBPyConnection | None,
-) -> int:
-    """Write the partitions. Raises WarehouseError: the published file is damaged."""
-    try:
-        return write_partitions(home, with_events=with_events, anew=anew, connection=connection)
-    except duckdb.Error:
-        if why := _find_damage(home, home.warehouse):
-            raise unreadable_file(home.warehouse, why) from None
-        raise
-
-
-def _fold_batches(
-    home: Home, plan: MergePlan, file: NextFile, failed: dict[str, str]
-) -> list[Outcome]:
-    """Fold the batches of a plan in order; return their outcomes.
-
-    `failed` has the reasons of batches that can't be folded: they are quarantined unread.
-
-    Raises:
-        BatchFailed: a batch failed after some of its deliveries were folded.
-        DamagedBatch: a batch that took effect before is damaged.
-    """
-    fold, outcomes = Fold(file, home.list_separator), dict[str, Outcome]()
-    observations = order_observations(plan.manifests)
-    days = [observation.day for observation in observations]
-    kept = checkpoints.choose_days([*checkpoints.list_days(home), *days])
-    for number, observation in enumerate(observations):
-        progress.phase("fold batches", number, len(observations))
-        batch_id = observation.manifest.batch_id
-        if number and days[number - 1] != observation.day and days[number - 1] in kept:
-            _show_state(file, plan.first_day)
-            file.checkpoint()
-            checkpoints.copy_file(home, file.path, days[number - 1])
-        try:
-            _fold_one(home, plan, fold, file, observation, outcomes, failed)
-        except DamagedBatch as error:
-            fold = _drop_transaction(home, file)
-            plan.set_aside(home, batch_id, error)
-        except BatchFailed as failure:
-            if batch_id in outcomes or (plan.base and _find_damage(home, plan.base)):
-                raise
-            failed[batch_id] = failure.why
-            fold = _drop_transaction(home, file)
-            _fold_one(home, plan, fold, file, observation, outcomes, failed)
-    return list(outcomes.values())
-
-
-def _drop_transaction(home: Home, file: NextFile) -> Fold:
-    """Drop the transaction in progress; return the state before it."""
-    file.reopen()
-    return Fold(file, home.list_separator)
-
-
-def _fold_one(
-    home: Home,
-    plan: MergePlan,
-    fold: Fold,
-    file: NextFile,
-    observation: Observation,
-    outcomes: dict[str, Outcome],
-    failed: dict[str, str],
-) -> None:
-    """Fold an observation, and write the account of its batch, in one transaction."""
-    manifest = observation.manifest
-    batch_id = manifest.batch_id
-    released, before = batch_id in plan.released, outcomes.get(batch_id)
-    if batch_id not in failed:
-        read = fold.read(manifest, home.landing)
-    with file.transaction():
-        if batch_id in failed:
-            outcome = Outcome(manifest, released=released).quarantine(failed[batch_id])
-        else:
-            outcome = fold.fold(observation, read, released=released)
-            fold.save()
-            if outcome.rejected and before is None:
-                file.run("insert_rejects", observed_at=manifest.observed_at)
-        if before is not None:
-            outcome = before.joined_with(outcome)
-            file.run("forget_batch", batch_id=batch_id)
-            file.run("forget_record", batch_id=batch_id)
-        record = msgspec.json.encode(outcome.record()).decode()
-        file.run("insert_record", batch_id=batch_id, released=released, record=record)
-        file.run("insert_batch", record=record)
-    outcomes[batch_id] = outcome
-
-
 def _show_state(file: NextFile, first_day: date) -> None:
     """Update the derived tables, and record the identity of the file's state."""
     with file.transaction():
@@ -428,56 +427,6 @@ def _complete(home: Home, plan: MergePlan, file: NextFile, seconds: float) -> No
         file.note_facts({SECONDS_FACT: f"{before + seconds:.3f}"})
 
 
-def _continue_feed(
-    home: Home, plan: MergePlan, file: NextFile, folded: Iterable[date]
-) -> dict[date, tuple[int, int]]:
-    """Give each new version its position in the change feed, after the published versions.
-
-    Returns the number of added and of removed versions on days that were merged before. Versions of
-    a file with other tables are compared by the columns that both have. If the published file can't
-    be compared, no numbers are returned: the next file replaces it and begins a new feed.
-    """
-    published, rows, feed_id = plan.published, [], uuid.uuid4().hex
-    if published is not None and not plan.is_refold:
-        feed_id = published.feed_id
-    elif published is not None:
-        attach_published(file.connection, home.warehouse, "before")
-        shared = {name for (name,) in file.rows("list_shared_columns")}
-        if not published.has_current_tables:
-            shared.discard("unknown_fields")  # It names new columns, too.
-        changes, content = (
-            ddl.column_list([name for name in names if name in shared])
-            for names in (CHANGES_COLUMNS, CONTENT_NAMED)
-        )
-        days = [day for day in folded if day in published.days]
-        values = {"first_day": plan.first_day, "days": days}
-        try:
-            rows = file.rows("count_differences", {"columns": changes}, **values)
-            for name, source in _COMPARED.items():
-                parts = {"name": name, "source": source, "content": content}
-                file.run("list_versions", parts, first_day=plan.first_day)
-            file.run("list_removed_before")
-        except duckdb.Error:
-            why = _find_damage(home, home.warehouse)
-            if why is None and published.has_current_tables:
-                raise
-            why = why or "another version of Almanac made it"
-            _log.warning("The feed of changes begins again after %s: %s", home.warehouse.name, why)
-            rows = []
-        else:
-            feed_id = published.feed_id
-            with file.transaction():
-                file.run("keep_places")
-                file.run("take_places")
-                file.run("note_removed")
-        file.connection.execute("DETACH before")
-    with file.transaction():
-        file.run("number_new")
-        file.run("take_places")
-        file.run("note_feed", feed_id=feed_id)
-    return {day: (added, removed) for day, added, removed in rows}
-
-
 def _find_lost(plan: MergePlan, quarantined: Iterable[Outcome]) -> dict[str, str]:
     """Return the quarantined batches that were merged before, with the reason.
 
@@ -490,26 +439,6 @@ def _find_lost(plan: MergePlan, quarantined: Iterable[Outcome]) -> dict[str, str
         and batch.status == "merged"
         and (outcome.manifest.batch_id in plan.released or not batch.released)
     }
-
-
-def _keep_checkpoints(home: Home, plan: MergePlan, folded: list[date], *, is_rebuild: bool) -> None:
-    """Make the published file the checkpoint of its last day, and remove old checkpoints.
-
-    Also without a publication: a merge may have been killed after it published.
-    """
-    before = None if plan.published is None else plan.published.last_key
-    last = folded[-1:] or ([] if before is None or is_rebuild else [before[0].date()])
-    days = set(checkpoints.list_days(home))
-    is_new = not days.issuperset(last)
-    for day in last:
-        checkpoints.link_published(home, day)
-        days.add(day)
-    if is_rebuild:
-        days &= set(folded)
-    checkpoints.keep_only(home, checkpoints.choose_days(days))
-    # A day's later merges replace its checkpoint, and leave the one before whole.
-    if is_new or plan.is_refold:
-        checkpoints.pack_older(home)
 
 
 def check(file: NextFile, batch_ids: list[str] | None) -> None:

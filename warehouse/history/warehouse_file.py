@@ -182,6 +182,12 @@ def find_damage(connection: duckdb.DuckDBPyConnection, path: Path) -> str | None
     return None
 
 
+def find_file_damage(home: Home, path: Path) -> str | None:
+    """Return why a file of a home can't be read, as `find_damage`, on a connection of its own."""
+    with closing(home.connect()) as connection:
+        return find_damage(connection, path)
+
+
 def unreadable_file(path: Path, why: duckdb.Error | str) -> WarehouseError:
     """Return the error for a file that DuckDB can't read."""
     return WarehouseError(
