@@ -48,7 +48,6 @@ _FIRST_CELLS: Final = 1_000
 _CELL: Final = r'(?:[^",\x00]*|"(?:[^"\x00]|"")*")'
 _REGULAR: Final = f"{_CELL}(?:,{_CELL})*"
 """The pattern of a record that all readers read as this one record; `,` is the delimiter."""
-_OTHER_TEXTS: Final = ("observed_text", "content_text", "cancelled_text")
 
 Values = dict[str, Any]
 """Parameters of a statement by name."""
@@ -351,32 +350,10 @@ class CsvExport:
     def _select(self, records: str, reading: Values) -> tuple[str, Values]:
         places = self.columns.places
         shown = sum(BIT[name] for name in places if name in BIT and shows(self.visible, name))
-        values = {"shown": shown, "reading": reading["reading"]}
-        lines = [
-            "place",
-            "if(digest IS NULL, NULL, hash(digest, $reading::VARCHAR)) AS row_hash",
-            f"almanac_clean({self._cell('event_id')}) AS event_id",
-            *(f"NULL::VARCHAR AS {name}" for name in _OTHER_TEXTS),
-        ]
-        for name in NAMES:
-            cell = self._cell(name)
-            if name in _LISTS and cell.startswith("c"):
-                is_coin = str(name == "coins").lower()
-                text = f"almanac_list({cell}, $separator::VARCHAR, $element::VARCHAR, {is_coin})"
-                values |= reading
-            elif name in _LISTS:
-                text = "NULL::VARCHAR[]"
-            else:
-                text = f"almanac_clean({cell})"
-            lines.append(f'{text} AS "{name}"')
-        lines += [
-            "$shown::BIGINT AS shown",
-            f"{self._extra(values)} AS extra",
-            "NULL::STRUCT(slug VARCHAR, symbol VARCHAR, name VARCHAR)[] AS coin_names",
-            "'scheduled' AS status",
-        ]
-        columns = ",\n".join(lines)
-        return f"SELECT\n{columns}\nFROM ({records})", values
+        values = {"shown": shown, **reading}
+        cells = ", ".join(f'{self._cell(name)} AS "{name}"' for name in ("event_id", *NAMES))
+        parts = {"records": records, "cells": cells, "extra": self._extra(values)}
+        return _SQL.fill("csv_events", **parts), values
 
     def _cell(self, name: str) -> str:
         """Return the cell of a column that the plan shows, else NULL."""

@@ -1,6 +1,6 @@
 -- The records of an export as cells c0, c1, …; csv_reader.py begins with csv_rows of almanac.
 --
---     first_list_cells | given_list_cells within find_separator → take_new_records (records.sql) | json_records → insert_events
+--     first_list_cells | given_list_cells within find_separator → take_new_records (records.sql) | json_records → csv_events → insert_events
 
 -- name: find_separator
 -- Grain: at most one row: the separator that splits the most cells (categories, coins) into known
@@ -60,3 +60,27 @@ SELECT cell[1] AS categories, cell[2] AS coins FROM (SELECT unnest($cells::VARCH
 -- Placeholders: cells.
 SELECT record[1]::BIGINT AS place, NULL::UBIGINT AS digest, {cells}
 FROM (SELECT unnest(from_json($rows, '[["VARCHAR"]]')) AS record)
+
+-- name: csv_events
+-- Grain: one row per record, the texts of which `insert_events` makes an event. Reads only.
+-- Placeholders: records; cells, those of the columns of events, NULL where the plan or the file has
+-- none; extra, the other cells as JSON. Parameters: $reading, $separator, $element, $shown.
+SELECT
+    place,
+    if(digest IS NULL, NULL, hash(digest, $reading::VARCHAR)) AS row_hash,
+    almanac_clean(event_id) AS event_id,
+    NULL::VARCHAR AS observed_text,
+    NULL::VARCHAR AS content_text,
+    NULL::VARCHAR AS cancelled_text,
+    {each fields except categories, coins: almanac_clean(@name) AS @name},
+    CASE WHEN $shown & $categories_bit <> 0
+        THEN almanac_list(categories, $separator::VARCHAR, $element::VARCHAR, false)
+    END AS categories,
+    CASE WHEN $shown & $coins_bit <> 0
+        THEN almanac_list(coins, $separator::VARCHAR, $element::VARCHAR, true)
+    END AS coins,
+    $shown::BIGINT AS shown,
+    extra,
+    NULL::STRUCT(slug VARCHAR, symbol VARCHAR, name VARCHAR)[] AS coin_names,
+    'scheduled' AS status
+FROM (SELECT place, digest, {cells}, {extra} AS extra FROM ({records}))
