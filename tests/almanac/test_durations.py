@@ -7,7 +7,7 @@ import pytest
 
 from almanac.core.errors import InvalidArgument
 from almanac.core.timestamps import read_duration
-from tests.almanac.test_zones import attached, file
+from tests.almanac.test_zones import at, attached, file
 from warehouse.schema import ddl
 
 __all__ = ["attached", "file"]
@@ -57,6 +57,11 @@ def test_a_macro_refuses_what_duckdb_reads_as_minutes_or_seconds(
 ) -> None:
     with pytest.raises(duckdb.InvalidInputException, match="The unit M is refused"):
         attached.execute("FROM known_before($lead)", {"lead": text}).fetchall()
+    if not text.lstrip("-").replace(".", "").isdigit():  # A number is one of days there.
+        with pytest.raises(duckdb.InvalidInputException, match="The unit M is refused"):
+            attached.execute(
+                "FROM slip_rates($at, $horizon)", {"at": at(2), "horizon": text}
+            ).fetchall()
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_an_abbreviated_zone_is_refused_by_every_question_in_python(db: almanac.
     "macro",
     [
         *("events_as_of($at)", "upcoming_as_of($at)", "event_coins_as_of($at)"),
-        *("changes_since($at)", "coverage_at($at)"),
+        *("changes_since($at)", "coverage_at($at)", "slip_rates($at, 1)"),
         "date_survival($at)",
     ],
 )

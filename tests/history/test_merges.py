@@ -102,13 +102,13 @@ def test_views_that_differ_are_declared_anew_and_nothing_is_folded(story: Handma
         story.home.warehouse,
         "UPDATE state.facts SET value = 'others' WHERE name = 'views'",
         "DROP VIEW today",
-        "DROP MACRO TABLE date_survival",
+        "DROP MACRO TABLE slip_rates",
         "CREATE VIEW earlier AS SELECT 1",
     )
     report = story.merge()
     assert (report.is_published, report.rebuilt, report.outcomes) == (True, None, [])
     assert story.rows("SELECT count(*) FROM events, today") == [(0,)]
-    macro = "FROM duckdb_functions() WHERE function_name = 'date_survival'"
+    macro = "FROM duckdb_functions() WHERE function_name = 'slip_rates'"
     assert len(story.rows(macro)) > 0
     assert story.rows("FROM duckdb_views() WHERE view_name = 'earlier'") == []
 

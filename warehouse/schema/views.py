@@ -219,6 +219,53 @@ ANNOUNCEMENT_LEAD_TIMES: Final = Table(
 )
 
 
+def _outcome(name: str, meaning: str) -> tuple[Column, Column]:
+    """Return the columns of a count and of its share."""
+    return (
+        count(name, f"Of cohort: {meaning}"),
+        Column(
+            f"{name}_share",
+            "DOUBLE",
+            f"{name} / cohort.",
+            "0 to 1",
+        ),
+    )
+
+
+_OUTCOMES: Final = (
+    _outcome("slipped", "slipped within the horizon."),
+    _outcome("pulled_in", "pulled in."),
+    _outcome("refined", "refined."),
+    _outcome("loosened", "loosened."),
+    _outcome("cancelled", "cancelled."),
+    _outcome("withdrawn", "withdrawn."),
+    _outcome("held", "none of these changes, or missing."),
+)
+SLIP_RATES: Final = Table(
+    "slip_rates",
+    "one row per category, distance band and precision of events that were upcoming at "
+    "cohort_from: their changes within the horizon",
+    ("category", "distance_from", "date_precision"),
+    (
+        text("category", "Category as known at cohort_from; NULL for all events."),
+        Column("distance_from", "INTEGER", "First day of the distance band.", "days"),
+        text(
+            "distance",
+            "Whole UTC days from cohort_from to the date, or to the last day of an estimated "
+            "date: 0-7, 8-30, 31-90, 91-365, over 365.",
+        ),
+        text("date_precision", "As known at cohort_from."),
+        count(
+            "cohort",
+            "Events that were scheduled, not missing and not over at cohort_from. An event can "
+            "count in several kinds.",
+        ),
+        *(count for count, _ in _OUTCOMES),
+        *(share for _, share in _OUTCOMES),
+    ),
+    call="slip_rates(cohort_from, horizon)",
+)
+"""`horizon` is an interval, or a number of days."""
 DATE_SURVIVAL: Final = Table(
     "date_survival",
     "one row per category, precision and number of days: the Kaplan-Meier share of events that "
@@ -470,7 +517,7 @@ COVERAGE_AT: Final = Table(
 
 MACROS: Final = (
     *(EVENTS_AS_OF, UPCOMING_AS_OF, COINS_AS_OF, UNIVERSE, EVENT_COINS_AS_OF, KNOWN_BEFORE),
-    *(CHANGES_SINCE, COVERAGE_AT, DATE_SURVIVAL),
+    *(CHANGES_SINCE, COVERAGE_AT, SLIP_RATES, DATE_SURVIVAL),
 )
 INTERNAL_MACROS: Final = tuple(
     f"{INTERNAL_SCHEMA}.{name}"
@@ -485,7 +532,7 @@ INTERNAL_MACROS: Final = tuple(
         *("first_day", "end_day", "shift", "is_within", "move_kind"),
         *("most_lead", "least_lead"),
         *("was_known", "was_at_risk"),
-        *("span", "no_span"),
+        *("span", "no_span", "after", "distance_from"),
     )
 )
 """Macros that only the views and macros above use."""

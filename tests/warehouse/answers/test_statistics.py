@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import duckdb
 import pytest
 
 from tests.warehouse.answers.handmade import ZONES, Absence, Handmade, Known
@@ -351,3 +352,103 @@ def test_only_events_whose_announcement_is_known_have_a_lead_time() -> None:
         ("claimed", "title", "claimed", "scheduled", 10, True, at),
         ("seen", "last", "observed", "cancelled", 10, False, at),
     ]
+
+
+OUTCOMES = "slipped, pulled_in, refined, loosened, cancelled, withdrawn, held"
+
+
+@pytest.fixture(scope="module")
+def rates() -> Handmade:
+    day, soon, end = dated("2026-03-20"), SEEN + timedelta(days=1), SEEN + timedelta(days=2)
+    moves: dict[str, list[tuple[datetime, dict[str, Any]]]] = {
+        "slipped twice": [(soon, dated("2026-03-21")), (end, dated("2026-03-22"))],
+        "back": [(soon, dated("2026-03-21")), (end, dated("2026-03-20"))],
+        "refined": [(end, dated("2026-03-20 12:00"))],
+        "loosened": [(end, dated("2026-03-31 23:59:59", "month"))],
+        "longer": [(end, dated("2026-03-20", end="2026-03-22"))],
+        "cancelled": [(end, {**day, "status": "cancelled"})],
+        "restored": [(soon, {**day, "status": "withdrawn"}), (end, day)],
+        # It slipped too late.
+        "later": [(end + timedelta(seconds=1), dated("2026-03-21"))],
+        "held": [],
+        # At the instant of the cohort this was known.
+        "replaced": [(SEEN, dated("2026-03-21"))],
+    }
+    versions = [
+        Known(event_id=name, version=number, known_from=at, categories=("AMA",), **fields)
+        for name, rest in moves.items()
+        for number, (at, fields) in enumerate([(SEEN, day), *rest], start=1)
+    ]
+    # In no cohort: over, cancelled, missing, not yet seen, without a date.
+    others = [
+        Known(event_id="over", known_from=SEEN, **dated("2026-03-01")),
+        Known(event_id="gone", known_from=SEEN, status="cancelled", **day),
+        Known(event_id="missing", known_from=SEEN, **day),
+        Known(event_id="new", known_from=SEEN + timedelta(seconds=1), **day),
+        Known(event_id="undated", known_from=SEEN, **dated(None)),
+    ]
+    return Handmade(
+        [*versions, *others],
+        absences=[Absence("missing", SEEN, SEEN), Absence("missing", end, None)],
+        pulls=[SEEN, end],
+    )
+
+
+def test_slip_rates_count_what_became_known_within_the_horizon(rates: Handmade) -> None:
+    counts = ("8-30", "day", 10, 2, 1, 1, 1, 1, 1, 4, 0.2)
+    for horizon in ("2", "'2'", "2.0", "INTERVAL 2 DAY", "INTERVAL 48 HOUR", "'2 days'"):
+        rows = rates.rows(
+            f"SELECT category, distance, date_precision, cohort, {OUTCOMES}, slipped_share "
+            f"FROM slip_rates('2026-03-02 06:00', {horizon}) ORDER BY category NULLS FIRST"
+        )
+        assert rows == [(None, *counts), ("AMA", *counts)], horizon
+
+
+def test_a_distance_is_in_whole_days_to_the_date_or_the_last_day_of_a_period() -> None:
+    late = SEEN.replace(hour=23)
+    for days, distance in (
+        *((-1, "0-7"), (0, "0-7"), (7, "0-7"), (8, "8-30"), (30, "8-30"), (31, "31-90")),
+        *((90, "31-90"), (91, "91-365"), (365, "91-365"), (366, "over 365")),
+    ):
+        day = (late + timedelta(days=days)).replace(hour=0)
+        deadline = max(day, late.replace(hour=0)) + timedelta(hours=23, minutes=59, seconds=59)
+        versions = [
+            Known(event_id="day", known_from=SEEN, date=day, date_end=day + timedelta(days=2)),
+            Known(event_id="deadline", known_from=SEEN, is_estimated=True, date=deadline),
+        ]
+        made = Handmade(versions, pulls=[SEEN, late + timedelta(days=1)])
+        sql = "SELECT DISTINCT distance FROM slip_rates($at::TIMESTAMPTZ, 1)"
+        assert made.rows(sql, {"at": late}) == [(distance,)], days
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        ("'2026-03-02 06:00', 3", "ends at 2026-03-05T06:00:00Z, after the last .* 2026-03-04T06"),
+        ("'2026-03-02 06:00', '48 hours 1 second'", "was not observed to its end"),
+        ("'2100-01-01', 1", "was not observed to its end"),
+        ("'2026-03-02 05:59:59', 1", "before the first complete pull of events at 2026-03-02T06"),
+        ("NULL, 1", "the cohort timestamp is NULL"),
+        ("'2026-03-02 06:00', 0", "the horizon is 0; expected an interval or a number of days"),
+        ("'2026-03-02 06:00', '-1 day'", "expected an interval or a number of days, above 0"),
+        ("'2026-03-02 06:00', 'soon'", "the horizon is soon"),
+        ("'2026-03-02 06:00', NULL", "the horizon is NULL"),
+    ],
+)
+def test_a_horizon_that_was_not_observed_is_an_error_whatever_is_asked_of_the_rows(
+    rates: Handmade, call: str, why: str
+) -> None:
+    for sql in (
+        "SELECT count(*) FROM slip_rates({})",
+        "SELECT 1 FROM slip_rates({}) LIMIT 1",
+        "FROM slip_rates({}) WHERE category = 'nothing' AND date_precision = 'year'",
+        "SELECT 1 WHERE EXISTS (FROM slip_rates({}))",
+    ):
+        with pytest.raises(duckdb.Error, match=f"slip_rates: .*{why}"):
+            rates.rows(sql.format(call))
+
+
+def test_no_cohort_was_observed_before_the_first_pull() -> None:
+    made = Handmade([Known(event_id="evt", known_from=SEEN, **dated("2026-03-20"))])
+    with pytest.raises(duckdb.Error, match="no complete pull of events was merged yet"):
+        made.rows("FROM slip_rates('2026-03-02 06:00', 1)")

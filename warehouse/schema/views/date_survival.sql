@@ -13,8 +13,7 @@
 -- known date is over, when it became missing, and at the last complete pull by ts, so that what became
 -- known later has no effect. An age at which nobody was at risk ends what is known of the share. The
 -- interval is Greenwood's on the log-log scale.
--- The check of the parameters returns no row. It is below the grouping, which reads all rows, so that
--- no limit of the caller can skip it, and its columns differ and are no constants, so that no filter can.
+-- The check of the parameters returns no row; why it is below the grouping: macro_slip_rates.
 CREATE MACRO date_survival(ts, days := [7, 30, 90]) AS TABLE
 WITH given AS (
     SELECT TRY_CAST('[' || trim(days::VARCHAR, '[]') || ']' AS DOUBLE[]) AS ages
