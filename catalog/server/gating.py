@@ -1,8 +1,10 @@
 """The limits of each plan: bounds of queries, and visible fields of records (interface 8)."""
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
+from operator import attrgetter
 from typing import Any, Final
 
 from msgspec import UNSET, structs
@@ -116,10 +118,16 @@ def _require(filter_name: str, plan: Plan, *, requested: bool) -> None:
 
 def project_event(event: StoredEvent, plan: Plan) -> Event:
     """Return the event as the plan shows it: hidden fields are null, Free has no `categories`."""
-    fields: dict[str, Any] = {
-        name: getattr(event, name) for name, field in _FIELDS.items() if plan.shows(field)
-    }
+    names, read = _shown_fields(plan)
+    fields = dict(zip(names, read(event), strict=True))
     return Event(**{**_HIDDEN, **fields, "impact": _shown_impact(event, plan)})
+
+
+@cache
+def _shown_fields(plan: Plan) -> tuple[tuple[str, ...], Callable[[StoredEvent], tuple[Any, ...]]]:
+    """Return the names of the fields that a plan shows, and a function that reads them."""
+    names = tuple(name for name, field in _FIELDS.items() if plan.shows(field))
+    return names, attrgetter(*names)
 
 
 def _shown_impact(event: StoredEvent, plan: Plan) -> float | str | None:
