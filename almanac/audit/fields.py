@@ -28,7 +28,8 @@ FIELDS: Final = {
     for field in (
         *_fields("date_not_moved_yet", date="instant", date_end="instant", date_type="word"),
         *_fields("date_not_moved_yet", is_estimated="boolean", displayed_date="text"),
-        *_fields("date_not_moved_yet", displayed_date_full="text", date_precision="word"),
+        *_fields("date_not_moved_yet", displayed_date_full="text", date_doubt="text"),
+        *_fields("date_not_moved_yet", date_precision="word"),
         *_fields("date_not_moved_yet", earliest="instant", latest="instant"),
         *_fields("scored_later", impact="number", impact_band="word"),
         *_fields("status_later", status="word", cancelled_at="instant"),

@@ -266,3 +266,16 @@ def test_an_event_created_in_the_future_was_not_watched_before(story: HandmadeHo
     story.listed("01 10:00", event("a"), event("b", createdAt="2030-01-01T00:00:00Z"))
     story.merge()
     assert story.versions("b", "change_kinds") == [(["revealed"],)]
+
+
+def test_a_displayed_period_that_contradicts_the_date_is_noted_until_it_is_corrected(
+    story: HandmadeHome,
+) -> None:
+    dated = {"date": "2026-10-01T00:00:00Z", "dateType": "quarter", "isEstimated": True}
+    story.listed("01 09:00", event("a", displayedDate="Q4 2026", **dated))
+    story.listed("02 09:00", event("a", displayedDate="Q3 2026", **dated))
+    story.merge()
+    assert story.versions("a", "date_precision, earliest::DATE::VARCHAR, date_doubt") == [
+        ("quarter", "2026-10-01", "displayed as Q4 2026, but the date is 2026-10-01 (quarter)"),
+        ("quarter", "2026-07-01", None),
+    ]

@@ -159,9 +159,14 @@ DATING: Final = (
         "date.",
     ),
     text("displayed_date_full", "The displayed date with its year, or made of the date."),
+    text(
+        "date_doubt",
+        "How the displayed period contradicts the date, or NULL. date_precision, earliest and "
+        "latest then follow what both allow, else the displayed period.",
+    ),
 )
 """The known time of an event; it follows from the content."""
-DATE_PRECISION, EARLIEST, LATEST, DISPLAYED_DATE_FULL = DATING
+DATE_PRECISION, EARLIEST, LATEST, DISPLAYED_DATE_FULL, _ = DATING
 FIRST_SEEN_AT: Final = timestamp("first_seen_at", "First observation.")
 LAST_SEEN_AT: Final = timestamp("last_seen_at", "Last observation.")
 MISSING_SINCE: Final = timestamp(

@@ -101,12 +101,15 @@ ORDER BY missing_since DESC, event_id
 LIMIT $limit
 
 -- name: count_published
--- Grain: one row: events and versions known at $at, batches, their sources, rows, rejected rows and
--- bytes.
+-- Grain: one row: events and versions known at $at, events with a doubtful date, batches, their sources,
+-- rows, rejected rows and bytes.
 -- Parameters: $at. Run twice: the same row.
 SELECT *
 FROM (
-    SELECT count(*) FILTER (WHERE version = 1) AS events, count(*) AS versions
+    SELECT
+        count(*) FILTER (WHERE version = 1) AS events,
+        count(*) AS versions,
+        count(date_doubt) FILTER (WHERE known_to > $at::TIMESTAMPTZ OR known_to IS NULL) AS doubtful_dates
     FROM event_versions
     WHERE known_from <= $at::TIMESTAMPTZ
 ),

@@ -75,6 +75,10 @@ _DATED = """
         _almanac.displayed_date_full(
             displayed_date, date, date_end, date_precision, earliest
         ) AS displayed_date_full,
+        _almanac.date_doubt(
+            _almanac.agreed_period(displayed_date, date, date_end, date_precision, earliest),
+            displayed_date, date, date_precision
+        ) AS date_doubt,
         min(known_from) OVER (PARTITION BY event_id) AS first_seen_at
     FROM given
 """

@@ -1,6 +1,7 @@
 """The interval in which an event may take place, as plain Python computes it from its date."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import duckdb
 import pytest
@@ -101,7 +102,9 @@ LAST_SECOND = "2026-12-31 23:59:59"
         ("By 11 Oct", "2026-10-11 23:59:59", None, "open", "By 11 Oct 2026"),
         ("30 Dec → 02 Jan", "2026-12-30", "2027-01-02", "", "30 Dec 2026 → 02 Jan 2027"),
         ("2026", LAST_SECOND, None, "year", "2026"),
-        ("Block 20260", "2026-10-15", None, "", "Block 20260 2026"),
+        ("Block 20260", "2026-10-15", None, "", "Block 20260"),
+        ("TBA", LAST_SECOND, None, "open", "TBA"),
+        ("Q4", "2027-01-01", None, "quarter", "Q4 2026"),
         ("Soon", None, None, "", "Soon"),
         (None, None, None, "", None),
         (None, "2026-10-15", None, "", "15 Oct 2026"),
@@ -136,6 +139,69 @@ def test_the_displayed_date_has_its_year_and_falls_back_to_the_date(
     """
     values = {"shown": shown, "starts": starts, "ends": ends, "kind": kind}
     assert connection.execute(sql, values).fetchone() == (full,)
+
+
+PERIODS = [
+    # The text and the date exclude each other: the period of the text counts.
+    ("Q4 2026", "2026-10-01", "quarter", True, "quarter", "2026-10-01", "2027-01-01"),
+    ("Q4", "2026-10-01", "quarter", True, "quarter", "2026-10-01", "2027-01-01"),
+    ("October 2026", "2026-09-30", "month", True, "month", "2026-10-01", "2026-11-01"),
+    ("H1 2026", "2026-12-31", "quarter", True, "year", "2026-01-01", "2027-01-01"),
+    ("2027", "2026-12-31", "year", True, "year", "2027-01-01", "2028-01-01"),
+    ("Early 2027", "2026-12-31", "year", True, "year", "2027-01-01", "2028-01-01"),
+    ("Oct → Nov 2026", "2026-09-30", "quarter", True, "quarter", "2026-10-01", "2027-01-01"),
+    ("Q4 2026", "2026-06-30 23:59:59", "date", True, "quarter", "2026-10-01", "2027-01-01"),
+    ("Nov 2026", "2026-10-05 12:00", "date", False, "month", "2026-11-01", "2026-12-01"),
+    ("2027 to 2028", "2026-12-31", "year", True, "year", "2026-01-01", "2027-01-01"),
+    # Both allow some time.
+    ("Late Oct 2026", "2026-12-31", "quarter", True, "month", "2026-10-01", "2026-11-01"),
+    ("Q4 2026", "2026-12-31", "year", True, "quarter", "2026-10-01", "2027-01-01"),
+    ("Sep – Oct 2026", "2026-09-30", "quarter", True, "month", "2026-09-01", "2026-10-01"),
+]
+AGREEING = [
+    ("Q3 2026", "2026-10-01", "quarter", True, "quarter", "2026-07-01", "2026-10-01"),
+    ("2026", "2026-12-31", "quarter", True, "quarter", "2026-10-01", "2027-01-01"),
+    ("H2 2026", "2026-12-31", "year", True, "year", "2026-01-01", "2027-01-01"),
+    ("Sep 2026", "2026-09-30", "date", True, "deadline", None, "2026-10-01"),
+    ("Oct 2026", "2026-10-05", "date", False, "day", "2026-10-05", "2026-10-06"),
+    ("TBA", "2026-10-01", "quarter", True, "quarter", "2026-07-01", "2026-10-01"),
+    ("Season 2026", "2026-10-01", "quarter", True, "quarter", "2026-07-01", "2026-10-01"),
+]
+
+
+@pytest.mark.parametrize(
+    ("case", "is_doubted"), [(c, True) for c in PERIODS] + [(c, False) for c in AGREEING]
+)
+def test_a_displayed_period_that_contradicts_the_date_is_noted(
+    connection: duckdb.DuckDBPyConnection, case: tuple[Any, ...], is_doubted: bool
+) -> None:
+    shown, starts, kind, is_open, *expected = case
+    sql = f"""
+        SELECT
+            period IS NOT NULL,
+            coalesce(period.exactness, stated),
+            coalesce(period.first, first),
+            {INTERNAL_SCHEMA}.latest(
+                starts, NULL::TIMESTAMPTZ, coalesce(period.exactness, stated),
+                coalesce(period.first, first)
+            )
+        FROM (
+            SELECT
+                *,
+                {INTERNAL_SCHEMA}.earliest(starts, stated, $is_open) AS first,
+                {INTERNAL_SCHEMA}.agreed_period(
+                    $shown, starts, NULL::TIMESTAMPTZ, stated, first
+                ) AS period
+            FROM (
+                SELECT *, {INTERNAL_SCHEMA}.date_precision(starts, $kind, $is_open) AS stated
+                FROM (SELECT $starts::TIMESTAMPTZ AS starts)
+            )
+        )
+    """
+    values = {"starts": _instant(starts), "shown": shown, "kind": kind, "is_open": is_open}
+    exactness, *bounds = expected
+    instants = [None if text is None else _instant(text) for text in bounds]
+    assert connection.execute(sql, values).fetchone() == (is_doubted, exactness, *instants)
 
 
 def _instant(text: str) -> datetime:

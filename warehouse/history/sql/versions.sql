@@ -35,10 +35,11 @@ SELECT
     {each fields: @name},
     if(is_cancelled_before, 'cancelled', status) AS status,
     if(is_cancelled_before, waiting.cancelled_at, cancelled_at) AS cancelled_at,
-    date_precision,
-    _almanac.earliest(date, date_precision, is_estimated) AS earliest,
+    coalesce(period.exactness, stated_precision) AS date_precision,
+    coalesce(period.first, stated_earliest) AS earliest,
     _almanac.latest(date, date_end, date_precision, earliest) AS latest,
     _almanac.displayed_date_full(displayed_date, date, date_end, date_precision, earliest) AS displayed_date_full,
+    _almanac.date_doubt(period, displayed_date, date, stated_precision) AS date_doubt,
     extra, observed_at AS first_seen_at, 1 AS version, observed_at AS known_from,
     list_concat([if(is_created, 'created', 'revealed')],
                 if(is_cancelled_before OR status = 'cancelled', ['cancelled'], [])) AS change_kinds,
@@ -58,7 +59,11 @@ FROM (
                 OR (k.content_at = w.content_at AND w.status = 'scheduled'),
             false
         ) AS is_cancelled_before,
-        _almanac.date_precision(w.date, w.date_type, w.is_estimated) AS date_precision
+        _almanac.date_precision(w.date, w.date_type, w.is_estimated) AS stated_precision,
+        _almanac.earliest(w.date, stated_precision, w.is_estimated) AS stated_earliest,
+        _almanac.agreed_period(
+            w.displayed_date, w.date, w.date_end, stated_precision, stated_earliest
+        ) AS period
     FROM incoming AS w
     JOIN classified AS j ON j.event_id = w.event_id AND j.verdict = 'new'
     JOIN (
@@ -126,11 +131,13 @@ JOIN current_versions AS c ON c.rowid = j.current_row;
 -- Changes of a date's text and type belong to a change of the date; alone, they are a revision.
 CREATE OR REPLACE TEMP TABLE new_versions AS
 SELECT
-    * EXCLUDE (old_status, old_cancelled_at),
+    * EXCLUDE (old_status, old_cancelled_at, period),
     _almanac.unknown_fields(known) AS unknown_fields,
-    _almanac.earliest(date, date_precision, is_estimated) AS earliest,
+    coalesce(period.exactness, stated_precision) AS date_precision,
+    coalesce(period.first, stated_earliest) AS earliest,
     _almanac.latest(date, date_end, date_precision, earliest) AS latest,
     _almanac.displayed_date_full(displayed_date, date, date_end, date_precision, earliest) AS displayed_date_full,
+    _almanac.date_doubt(period, displayed_date, date, stated_precision) AS date_doubt,
     list_filter([
         if(moved, 'rescheduled', NULL),
         if(flipped AND NOT is_estimated, 'made_exact', NULL),
@@ -152,7 +159,11 @@ SELECT
 FROM (
     SELECT
         *,
-        _almanac.date_precision(date, date_type, is_estimated) AS date_precision,
+        _almanac.date_precision(date, date_type, is_estimated) AS stated_precision,
+        _almanac.earliest(date, stated_precision, is_estimated) AS stated_earliest,
+        _almanac.agreed_period(
+            displayed_date, date, date_end, stated_precision, stated_earliest
+        ) AS period,
         list_has_any(changed, [{each rescheduled: '@name'}]) AS moved,
         list_contains(changed, 'is_estimated') AS flipped
     FROM changed_events

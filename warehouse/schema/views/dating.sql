@@ -79,13 +79,39 @@ END
 CREATE MACRO _almanac.latest(starts, ends, exactness, first) AS
     greatest(_almanac.end_after(ends), _almanac.begins_by(starts, exactness, first))
 
+-- name: macro_period_word
+-- Grain: a macro of one value, the pattern of a month, quarter or half in a displayed date.
+-- Parameters: none. Run twice: fails; it is made once in a new file.
+CREATE MACRO _almanac.period_word() AS
+    '\b(q[1-4]|h[12]|jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?'
+    || '|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b'
+
+-- name: macro_with_year
+-- Grain: a macro of one value, a displayed date with its years: the service shows `08 Oct`. A text that
+-- has a year stays, and one that names no day or period, as `TBA`. The first instant of a year may be
+-- the end of the one before.
+-- Parameters: shown, the displayed date; starts and ends, the date and its end.
+-- Run twice: fails; it is made once in a new file.
+CREATE MACRO _almanac.with_year(shown, starts, ends) AS CASE
+    WHEN starts IS NULL OR regexp_matches(shown, '(^|\D)\d{4}(\D|$)') THEN shown
+    WHEN NOT regexp_matches(shown, '\b\d\d?(st|nd|rd|th)?\b|' || _almanac.period_word(), 'i') THEN shown
+    WHEN ends IS NOT NULL AND contains(shown, ' → ')
+        THEN replace(shown, ' → ', ' ' || year(starts AT TIME ZONE 'UTC') || ' → ')
+            || ' ' || year(ends AT TIME ZONE 'UTC')
+    ELSE shown || ' ' || year(
+        (starts AT TIME ZONE 'UTC')
+        - to_hours(24 * regexp_matches(shown, '\b(dec|q4|h2)', 'i')::INTEGER)
+    )
+END
+
 -- name: macro_displayed_date_full
--- Grain: a macro of one value, the displayed date with its years: the service shows `08 Oct`. A text
--- that has a year stays. Without a visible text it is made of the date, as the service writes it.
+-- Grain: a macro of one value, the displayed date with its years. Without a visible text it is made of
+-- the date, as the service writes it.
 -- Parameters: shown, the displayed date; starts and ends, the date and its end; exactness, its
 -- date_precision; first, its earliest. Run twice: fails; it is made once in a new file.
 CREATE MACRO _almanac.displayed_date_full(shown, starts, ends, exactness, first) AS CASE
-    WHEN NOT regexp_matches(coalesce(shown, ''), '[^\s\pZ\pC]') THEN CASE exactness
+    WHEN regexp_matches(shown, '[^\s\pZ\pC]') THEN _almanac.with_year(shown, starts, ends)
+    ELSE CASE exactness
         WHEN 'month' THEN strftime(first AT TIME ZONE 'UTC', '%b %Y')
         WHEN 'quarter' THEN 'Q' || quarter(first AT TIME ZONE 'UTC') || strftime(first AT TIME ZONE 'UTC', ' %Y')
         WHEN 'year' THEN strftime(first AT TIME ZONE 'UTC', '%Y')
@@ -96,11 +122,76 @@ CREATE MACRO _almanac.displayed_date_full(shown, starts, ends, exactness, first)
             ELSE ''
         END
     END
-    WHEN starts IS NULL OR regexp_matches(shown, '(^|\D)\d{4}(\D|$)') THEN shown
-    WHEN ends IS NOT NULL AND contains(shown, ' → ')
-        THEN replace(shown, ' → ', ' ' || year(starts AT TIME ZONE 'UTC') || ' → ')
-            || ' ' || year(ends AT TIME ZONE 'UTC')
-    ELSE shown || ' ' || year(starts AT TIME ZONE 'UTC')
+END
+
+-- name: macro_edge
+-- Grain: a macro of one value, the start (edge 0) or the exclusive end (1) of a period.
+-- Parameters: word, as of macro_period_word, empty for the whole year; in_year, a text; edge.
+-- Run twice: fails; it is made once in a new file.
+CREATE MACRO _almanac.edge(word, in_year, edge) AS (make_timestamp(
+    in_year::BIGINT,
+    CASE lower(word[1])
+        WHEN '' THEN 1 + edge * 11
+        WHEN 'q' THEN word[2]::BIGINT * 3 - 2 + edge * 2
+        WHEN 'h' THEN word[2]::BIGINT * 6 - 5 + edge * 5
+        ELSE strpos('janfebmaraprmayjunjulaugsepoctnovdec', lower(word[:3])) // 3 + 1
+    END,
+    1, 0, 0, 0
+) + to_months(edge)) AT TIME ZONE 'UTC'
+
+-- name: macro_agreed_period
+-- Grain: a macro of one value, {exactness, first} of an event whose displayed period contradicts its
+-- date; NULL if it does not. What both allow counts, else what the displayed period allows; as the
+-- shortest month, quarter or year that contains it.
+-- Parameters: shown, the displayed date; starts and ends, the date and its end; exactness, its
+-- date_precision; first, its earliest. Run twice: fails; it is made once in a new file.
+CREATE MACRO _almanac.agreed_period(shown, starts, ends, exactness, first) AS CASE
+    WHEN starts IS NOT NULL AND regexp_full_match(
+        shown,
+        '((early|mid|late|start|beginning|end|of|to|20\d\d|' || _almanac.period_word() || ')([^0-9a-z]+|$))+',
+        'i'
+    ) THEN list_transform(list_transform(list_transform(list_transform(
+        [_almanac.with_year(shown, starts, ends)],
+        lambda text: {
+            'low': _almanac.edge(
+                regexp_extract(text, _almanac.period_word(), 1, 'i'), regexp_extract(text, '20\d\d'), 0
+            ),
+            'high': _almanac.edge(
+                regexp_extract(text, '.*' || _almanac.period_word(), 1, 'i'),
+                regexp_extract(text, '.*(20\d\d)', 1), 1
+            ),
+            'date_low': coalesce(first, '-infinity'),
+            'date_high': _almanac.latest(starts, ends, exactness, first)
+        }),
+        lambda t: CASE
+            WHEN t.date_high <= t.low OR t.date_low >= t.high
+                THEN {'low': t.low, 'high': t.high, 'is_apart': true}
+            ELSE {'low': greatest(t.low, t.date_low), 'high': least(t.high, t.date_high), 'is_apart': false}
+        END),
+        lambda t: {'low': t.low, 'is_apart': t.is_apart, 'exactness': list_filter(
+            ['month', 'quarter', 'year'],
+            lambda k: date_trunc(k, t.low AT TIME ZONE 'UTC')
+                = date_trunc(k, t.high AT TIME ZONE 'UTC' - INTERVAL 1 MICROSECOND)
+        )[1]}),
+        lambda t: CASE
+            WHEN t.is_apart OR (exactness IN ('month', 'quarter', 'year') AND t.exactness <> exactness)
+                THEN {
+                    'exactness': coalesce(t.exactness, exactness),
+                    'first': coalesce(
+                        date_trunc(t.exactness, t.low AT TIME ZONE 'UTC') AT TIME ZONE 'UTC', first
+                    )
+                }
+        END
+    )[1]
+END
+
+-- name: macro_date_doubt
+-- Grain: a macro of one value, how the displayed date contradicts the date, or NULL.
+-- Parameters: period, the agreed_period; shown, the displayed date; starts, the date; exactness, what its
+-- type says. Run twice: fails; it is made once in a new file.
+CREATE MACRO _almanac.date_doubt(period, shown, starts, exactness) AS CASE WHEN period IS NOT NULL THEN
+    'displayed as ' || shown || ', but the date is ' || strftime(starts AT TIME ZONE 'UTC', '%Y-%m-%d')
+    || ' (' || exactness || ')'
 END
 
 -- name: macro_date_exact
