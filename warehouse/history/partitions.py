@@ -21,7 +21,7 @@ from almanac.reading.attached_file import attach_published
 from warehouse.files.documents import hash_file
 from warehouse.files.storage import Storage
 from warehouse.home import Home
-from warehouse.schema.columns import AS_OF, GROUPS
+from warehouse.schema.columns import GROUPS
 from warehouse.schema.tables import EVENT_VERSIONS
 
 _SQL = Statements(__package__, GROUPS)
@@ -32,7 +32,6 @@ CHANGES_COLUMNS: Final = tuple(
     name for name in EVENT_VERSIONS.names if name not in ("known_to", "published_seq")
 )
 """The columns of the changes, without the end of a version and its place in the feed."""
-EVENTS_COLUMNS: Final = tuple(column.name for column in AS_OF)
 
 
 class Partition(msgspec.Struct, frozen=True):

@@ -27,7 +27,6 @@ from warehouse.schema.columns import (
     EARLIEST,
     EVENT_ID,
     FEED,
-    FIRST_SEEN_AT,
     IMPACT,
     IS_ESTIMATED,
     LAST_SEEN_AT,
@@ -195,28 +194,6 @@ CANCELLATION_STATS: Final = Table(
         ),
     ),
 )
-ANNOUNCEMENT_LEAD_TIMES: Final = Table(
-    "announcement_lead_times",
-    "one row per event with a known announcement",
-    ("event_id",),
-    (
-        *(EVENT_ID, TITLE),
-        text("status", "Current status."),
-        text(
-            "basis",
-            "observed: created while watched, with its first observed date. claimed: not updated "
-            "before the first observation, so its announced date is the same.",
-        ),
-        *(CONTENT_NAMED["created_at"], FIRST_SEEN_AT),
-        text("announced_displayed_date", "Announced date with its year."),
-        timestamp("announced_date_exact", "Announced date; NULL unless exact."),
-        text("announced_precision", "Announced date_precision."),
-        timestamp("announced_earliest", "Announced earliest."),
-        timestamp("announced_latest", "Announced latest."),
-        *_LEAD_DAYS,
-        Column("moved", "BOOLEAN", "Whether the version is in `reschedules`."),
-    ),
-)
 
 
 def _outcome(name: str, meaning: str) -> tuple[Column, Column]:
@@ -305,17 +282,6 @@ UPCOMING_EVENTS: Final = Table(
         *(DATE_EXACT, DATE_PRECISION, EARLIEST, LATEST, _DAYS_UNTIL, IS_ESTIMATED),
         *(CONTENT_NAMED["categories"], CONTENT_NAMED["coins"], IMPACT, _BAND),
         CONTENT_NAMED["source_url"],
-    ),
-)
-COIN_CALENDAR: Final = Table(
-    "coin_calendar",
-    "one row per coin and scheduled event that is not missing, past or future",
-    ("coin", "event_id"),
-    (
-        *(COIN, SYMBOL, COIN_NAME, RANK, EVENT_ID, TITLE, DISPLAYED_DATE),
-        *(DISPLAYED_DATE_FULL, DATE_EXACT, DATE_PRECISION, EARLIEST, LATEST),
-        Column("is_upcoming", "BOOLEAN", "Whether the event is not over yet."),
-        *(IS_ESTIMATED, IMPACT, _BAND),
     ),
 )
 _BEFORE_AND_AFTER: Final = (
@@ -424,8 +390,7 @@ DETECTION_LATENCY: Final = Table(
 
 VIEWS: Final = (
     EVENT_CLAIMS,
-    *(UPCOMING_EVENTS, RESCHEDULES, CATEGORY_STATS, COIN_CALENDAR),
-    *(CANCELLATION_STATS, ANNOUNCEMENT_LEAD_TIMES),
+    *(UPCOMING_EVENTS, RESCHEDULES, CATEGORY_STATS, CANCELLATION_STATS),
     *(CHANGES, MISSING_EVENTS, TODAY, UNDER_WAY, CLUSTERS, SCORE_HISTORY, DETECTION_LATENCY),
 )
 """In the order in which they are made: a view may use earlier ones."""

@@ -296,64 +296,6 @@ def test_events_cancelled_and_never_seen_have_a_row_without_a_category(cohort: H
     assert cohort.rows("SELECT category FROM cancellation_stats") == [("AMA",)]
 
 
-CREATED = datetime(2026, 3, 1, 18, tzinfo=UTC)
-LEADS = "least_lead_days, most_lead_days, lead_days"
-
-
-def announced(event_id: str, date: dict[str, Any], **others: Any) -> Known:
-    values = {"change_kinds": ("created",), "created_at": CREATED, **date, **others}
-    return Known(event_id=event_id, known_from=SEEN, **values)
-
-
-@pytest.mark.parametrize("zone", ZONES)
-def test_a_lead_time_is_to_the_date_as_announced(zone: str) -> None:
-    made = {
-        "instant": (announced("instant", dated("2026-03-11 12:00")), (9.75, 9.75, 9.75)),
-        "day": (announced("day", dated("2026-03-11")), (10, 10, 10)),
-        "past": (announced("past", dated("2026-02-27")), (-2, -2, -2)),
-        "month": (announced("month", dated("2026-04-30 23:59:59", "month")), (31, 60, None)),
-        # It is not taken to have begun before it was announced.
-        "begun": (announced("begun", dated("2026-03-31 23:59:59", "quarter")), (0, 30, None)),
-        "deadline": (
-            announced("deadline", dated("2026-03-11 23:59:59", "deadline")),
-            (0, 10, None),
-        ),
-        "over": (announced("over", dated("2026-02-27 23:59:59", "deadline")), (-2, -2, None)),
-        "undated": (announced("undated", dated(None)), (None, None, None)),
-    }
-    later = Known(event_id="day", version=2, known_from=MOVED, **dated("2027-01-01"))
-    warehouse = Handmade([*(version for version, _ in made.values()), later], zone=zone)
-    found = warehouse.rows(f"SELECT event_id, {LEADS} FROM announcement_lead_times")
-    assert {row[0]: row[1:] for row in found} == {name: days for name, (_, days) in made.items()}
-
-
-def test_only_events_whose_announcement_is_known_have_a_lead_time() -> None:
-    date = dated("2026-03-11")
-    revealed = [
-        announced(name, date, change_kinds=("revealed",)) for name in ("claimed", "updated", "old")
-    ]
-    claims = [
-        announced("claimed", date, version=0),
-        announced("updated", {}, version=-1, unknown_fields=("date",)),
-        announced("seen", date, version=0),
-    ]
-    seen = announced("seen", date, title="first")
-    gone = Known(
-        event_id="seen", version=2, known_from=MOVED, status="cancelled", title="last", **date
-    )
-    late = Known(event_id="claimed", version=2, known_from=MOVED, **dated("2026-04-01"))
-    warehouse = Handmade([*revealed, seen, gone, late], claims=claims)
-    found = warehouse.rows(
-        "SELECT event_id, title, basis, status, lead_days, moved, announced_date_exact "
-        "FROM announcement_lead_times ORDER BY event_id"
-    )
-    at = utc("2026-03-11")
-    assert found == [
-        ("claimed", "title", "claimed", "scheduled", 10, True, at),
-        ("seen", "last", "observed", "cancelled", 10, False, at),
-    ]
-
-
 OUTCOMES = "slipped, pulled_in, refined, loosened, cancelled, withdrawn, held"
 
 
