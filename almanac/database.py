@@ -296,7 +296,7 @@ class Database(EventQueries, Joins):
 
         Returns:
             A `Study`: `table`, `tests`, `headline`, `events`, `excluded`, `counts`, `naive`,
-            `redenominations`, `by(…)`, `compare(…)`, `plot()`, `to_html()`.
+            `redenominations`, `by(…)`, `plot()`, `to_html()`.
 
         Raises:
             InvalidArgument: an argument or the prices can't be used, no event can, or scipy is not

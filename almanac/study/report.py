@@ -13,19 +13,15 @@ from markupsafe import Markup
 
 from almanac.core.errors import InvalidArgument
 from almanac.core.text import render_html
-from almanac.events import Names, check_choice
+from almanac.events import check_choice
 from almanac.study.estimates import (
-    Comparison,
     Control,
     Draws,
     Figures,
-    Group,
     adjust_p_values,
-    compare_groups,
     compute_headline,
     list_tests,
 )
-from almanac.study.prices import shorten_names
 from almanac.study.returns import Returns
 from almanac.study.significance import Verdict
 from almanac.study.windows import REASONS, StudyRows
@@ -91,7 +87,7 @@ COUNTS: Final = {
 """Counts whose names do not say what they are."""
 OTHER_TESTS: Final = (
     "study.tests has the others. Without an effect, on samples whose events share days, at 5 % "
-    "calendar rejects 3.8 to 5.8 %, adjusted_bmp 0.4 to 4.8 %, and a plain t "
+    "calendar rejects 3.8 to 5.8 %, and a plain t "
     "(cross_sectional_t, naive_t) up to 50.6 %."
 )
 """Measured by `python -m bench.study_size`."""
@@ -101,9 +97,9 @@ class Study:
     """An event study over events as they were known at entry; made by `Database.event_study`.
 
     Attributes:
-        table: one row per bar: `bar` (0 is the event's bar), `offset`, `n`, `aar`, its plain t,
-            Patell and BMP statistics and `aar_p`; `caar` with `caar_low`, `caar_high` and `caar_p`;
-            `bhar`. Returns are fractions; both p are of the headline's kind.
+        table: one row per bar: `bar` (0 is the event's bar), `offset`, `n`, `aar`, its plain t and
+            `aar_p`; `caar` with `caar_low`, `caar_high` and `caar_p`; `bhar`.
+            Returns are fractions; both p are of the headline's kind.
         tests: one row per test of the whole window: `test`, `statistic`, `degrees`, `p`,
             `is_headline`. The last is the plain t of the naive study. A report shows the headline
             and the last; docs/backtests.md has the size of each.
@@ -204,56 +200,11 @@ class Study:
         table["significant"] = table["p_adjusted"] <= level
         return table.sort_values("p", kind="stable", ignore_index=True)
 
-    def compare(self, group: Groups, first: Names, second: Names | None = None) -> Comparison:
-        """Return the difference between the CAAR of two groups, with tests.
-
-        Args:
-            group: what the names are: `category`, `band` or `coin`, as known at entry.
-            first, second: names, one or several; None is every row that is not in `first`. A row in
-                both groups counts in both.
-
-        Returns:
-            A `Comparison`: `difference` (first less second), its band `low` and `high`, `headline`,
-            `tests`, `groups`. The headline is the `calendar` test of the difference; with fewer
-            than eight days in the windows of a group there is none.
-
-        Raises:
-            InvalidArgument: there is no such group or name, or a group has no rows.
-        """
-        check_choice(group, "group", ("category", "band", "coin"))
-        keys = self._keys(group)
-        rows = self._rows_of(keys, group, first)
-        if second is None:
-            others, label = np.setdiff1d(np.arange(len(self.events)), rows), "all others"
-        else:
-            others, label = self._rows_of(keys, group, second), _name(second)
-        if not len(others):
-            raise InvalidArgument(f"second={second!r}: no row of the study is outside of {first!r}")
-        parts = [self._group(name, r) for name, r in ((_name(first), rows), (label, others))]
-        return compare_groups(
-            self._returns, self._placed.windows, parts[0], parts[1], self._options
-        )
-
     def _keys(self, group: Groups) -> "pd.Series[Any]":
         """Return the group of each row, under its place; one with several categories repeats."""
         column = {"category": "categories"}.get(group, group)
         keys = self.events[column].explode() if group == "category" else self.events[column]
         return keys.dropna()
-
-    def _rows_of(self, keys: "pd.Series[Any]", group: str, names: Names) -> Any:
-        wanted = [names] if isinstance(names, str) else list(names)
-        texts = keys.astype(str).str.lower()
-        for name in wanted:
-            if not (texts == str(name).lower()).any():
-                raise InvalidArgument(
-                    f"no row has the {group} {name!r}; expected one or more of: "
-                    f"{shorten_names(sorted(map(str, keys.unique())))}"
-                )
-        is_mine = texts.isin([str(name).lower() for name in wanted])
-        return np.unique(keys.index[is_mine].to_numpy())
-
-    def _group(self, name: str, rows: Any) -> Group:
-        return Group(name, rows, self.events.loc[rows, "event_id"].nunique())
 
     def plot(self, path: str | Path | None = None) -> Drawing:
         """Return the CAAR with its band, and the naive one, as SVG; write it to `path` if given."""
@@ -353,7 +304,7 @@ def _remarks(study: Study) -> str:
 
 def describe_headline(study: Study) -> str:
     if np.isnan(study.headline.p):
-        return "too few rows for a test that holds"
+        return "too few days for a test that holds"
     return f"{study.headline.test} p = {study.headline.p:.3f}"
 
 
@@ -411,7 +362,3 @@ def _in_hours(offset: pd.Timedelta) -> str:
     """Return a distance as days or hours: pandas shows six hours before as -1 days +18:00:00."""
     hours = offset.total_seconds() / 3_600
     return f"{hours / 24:+g} d" if hours % 24 == 0 else f"{hours:+g} h"
-
-
-def _name(names: Names) -> str:
-    return names if isinstance(names, str) else ", ".join(names)

@@ -28,8 +28,6 @@ class Verdict:
 
 
 UNKNOWN: Final = float("nan")
-_DENSE: Final = 2
-"""While the bars number at most this many times the bars with an event, every bar has a row."""
 
 
 def student(test: str, statistic: float, degrees: float) -> Verdict:
@@ -45,61 +43,6 @@ def student(test: str, statistic: float, degrees: float) -> Verdict:
 def cross_sectional(values: Floats) -> Verdict:
     """t of the mean over rows, as if they were independent (Brown and Warner 1985)."""
     return student("cross_sectional_t", _t(values), len(values) - 1)
-
-
-def adjusted_bmp(scaled: Floats, correlation: float) -> Verdict:
-    """Kolari and Pynnönen (2010): BMP with the mean correlation of the rows.
-
-    BMP is t of the mean of the standardised values (Boehmer, Musumeci and Poulsen 1991). This is
-    BMP times √((1 - r) / (1 + (n - 1) r)), r the mean over all pairs of rows.
-    """
-    rows = len(scaled)
-    inflation = 1 + (rows - 1) * correlation
-    if not inflation > 0 or correlation >= 1:
-        return Verdict("adjusted_bmp", UNKNOWN, rows - 1, UNKNOWN)
-    factor = np.sqrt((1 - correlation) / inflation)
-    return student("adjusted_bmp", _t(scaled) * float(factor), rows - 1)
-
-
-def mean_correlation(returns: Returns, windows: Windows) -> float:
-    """Return the mean correlation of the cumulated abnormal returns over all pairs of rows.
-
-    Residuals of the estimation windows give the correlation of two rows on the same bars. Windows
-    that overlap in part count with the overlapping share (Kolari, Pape and Pynnönen 2018).
-    """
-    zero, rows, length = windows.zero, len(windows.zero), windows.spans.length
-    if rows < 2:
-        return UNKNOWN
-    bars, group = np.unique(zero, return_inverse=True)
-    sums = np.zeros((len(bars), windows.spans.estimation))
-    own = 0.0
-    for part in compute_residuals(returns, windows):
-        scaled = part.residuals / np.sqrt((part.residuals**2).mean(axis=1, keepdims=True))
-        placed = group[part.rows]
-        starts = np.flatnonzero(np.diff(placed, prepend=placed[0] - 1))
-        sums[placed[starts]] += np.add.reduceat(scaled, starts, axis=0)
-        own += float((scaled**2).mean(axis=1).sum())
-    total = float((sums**2).mean(axis=1).sum()) - own
-    every = range(int(bars[0]), int(bars[-1]) + 1)
-    if length > 1 and len(every) < _DENSE * len(bars):
-        # With a row for every bar, two bars apart are two slices, and nothing is copied.
-        dense = np.zeros((len(every), windows.spans.estimation))
-        dense[bars - bars[0]] = sums
-        bars, sums = np.array(every), dense
-    for apart in range(1, min(length, windows.spans.estimation)):
-        total += 2 * _products(bars, sums, apart) * (length - apart) / length
-    return total / (rows * (rows - 1))
-
-
-def _products(bars: Integers, sums: Floats, apart: int) -> float:
-    common = sums.shape[1] - apart
-    if bars[-1] - bars[0] + 1 == len(bars):
-        first, second = sums[:-apart, apart:], sums[apart:, :common]
-    else:
-        after = np.minimum(np.searchsorted(bars, bars + apart), len(bars) - 1)
-        is_pair = bars[after] == bars + apart
-        first, second = sums[is_pair, apart:], sums[after[is_pair], :common]
-    return float(np.einsum("ij,ij->", first, second).item() / common)
 
 
 def _t(values: Floats) -> float:
@@ -125,21 +68,18 @@ class DayShares:
         return np.asarray(self.values.sum(axis=0))
 
 
-def compute_day_shares(
-    returns: Returns, windows: Windows, scale: Floats | None = None
-) -> DayShares:
+def compute_day_shares(returns: Returns, windows: Windows) -> DayShares:
     """Return what each day adds to the mean over rows of the cumulated abnormal return.
 
-    A day adds residuals, not returns: with weight 1 the abnormal returns of windows, and of
+    A day adds residuals, not returns: the abnormal returns of windows, and of
     estimation windows the residuals of the fit, with the weight with which a return there moves the
     fitted parameters, -(k/m + (x - x̄) Σ(x - x̄) / Sxx). The latter sum to 0 over the days of a row,
     so that all days sum to the mean. The sum of a day has every row that was open, or being fitted,
     that day: the correlation of coins, windows that overlap, and errors of parameters that events
-    have in common. `scale` weights the rows.
+    have in common.
     """
-    rows = len(windows.zero)
-    weight = (np.ones(rows) if scale is None else scale) / rows
-    abnormal = windows.abnormal * weight[:, None]
+    weight = 1 / len(windows.zero)
+    abnormal = windows.abnormal * weight
     values = np.zeros((int(returns.day[-1]) + 1, windows.spans.length))
     for place, offset in enumerate(windows.spans.relative):
         day = returns.day[windows.zero + offset]
@@ -151,8 +91,8 @@ def compute_day_shares(
         )
     )
     values = np.cumsum(values, axis=1)
-    by_mean = weight[:, None] * np.cumsum(windows.live, axis=1) / windows.fitted_on[:, None]
-    by_market = weight[:, None] * np.cumsum(windows.market, axis=1)
+    by_mean = weight * np.cumsum(windows.live, axis=1) / windows.fitted_on[:, None]
+    by_market = weight * np.cumsum(windows.market, axis=1)
     if windows.model == "market":
         by_market = by_market / windows.market_squares[:, None]
     starts = np.flatnonzero(np.diff(returns.day, prepend=-1))

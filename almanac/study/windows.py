@@ -94,17 +94,11 @@ class Windows:
         The sum of k bars has s² (k + k²/m + (Σ(x - x̄))² / Sxx): the last two terms are the
         covariance that the bars share through the fitted parameters.
         """
-        return self._variance(np.cumsum(self.live, axis=1), np.cumsum(self.market, axis=1))
-
-    def variance_of_bars(self) -> Floats:
-        return self._variance(self.live.astype(np.float64), self.market)
-
-    def _variance(self, bars: Any, market: Floats) -> Floats:
-        by_mean = bars + bars**2 / self.fitted_on[:, None]
-        by_market = np.zeros_like(market)
+        bars, market = np.cumsum(self.live, axis=1), np.cumsum(self.market, axis=1)
+        shared = bars + bars**2 / self.fitted_on[:, None]
         if self.model == "market":
-            by_market = market**2 / self.market_squares[:, None]
-        found: Floats = self.sd[:, None] ** 2 * (by_mean + by_market)
+            shared = shared + market**2 / self.market_squares[:, None]
+        found: Floats = self.sd[:, None] ** 2 * shared
         return found
 
     def subset(self, rows: Any) -> "Windows":

@@ -11,17 +11,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from almanac.study import significance
 from almanac.study.estimates import adjust_p_values
 from almanac.study.prices import Floats
 from almanac.study.returns import Returns, compute_returns
 from almanac.study.significance import (
-    adjusted_bmp,
     calendar_test,
     compute_day_shares,
     cross_sectional,
     flip_signs,
-    mean_correlation,
 )
 from almanac.study.windows import Spans, Windows, fit_windows
 from tests.almanac.study.worlds import Shape, make_world
@@ -97,59 +94,16 @@ def test_the_variance_of_a_sum_has_the_covariance_of_the_fitted_parameters(both:
     for bars in range(1, 6):
         expected = [error[:bars, :bars].sum() for error in hand.error]
         np.testing.assert_allclose(windows.variance_of_sums()[:, bars - 1], expected, rtol=1e-10)
-    alone = [np.diag(error) for error in hand.error]
-    np.testing.assert_allclose(windows.variance_of_bars(), alone, rtol=1e-10)
     np.testing.assert_allclose(scaled, hand.scar, rtol=1e-10)
 
 
-def test_t_and_bmp_are_those_of_the_papers(both: Both) -> None:
-    hand, _, _, values, scaled = both
+def test_t_is_that_of_the_paper(both: Both) -> None:
+    hand, _, _, values, _ = both
     plain = stats.ttest_1samp(hand.car, 0)
     found = cross_sectional(values)
     assert (found.statistic, found.p) == pytest.approx((plain.statistic, plain.pvalue))
-    standard = stats.ttest_1samp(hand.scar, 0)
-    bmp = adjusted_bmp(scaled, 0.0)  # Without a correlation it is BMP itself.
-    assert (bmp.statistic, bmp.p) == pytest.approx((standard.statistic, standard.pvalue))
     counts = [len(residuals) for residuals in hand.residuals]
     assert min(counts) == 58 and max(counts) == 60
-
-
-def test_adjusted_bmp_has_the_mean_correlation_of_all_pairs(both: Both) -> None:
-    hand, returns, windows, _, scaled = both
-    rows, total = len(hand.car), 0.0
-    sizes = [
-        math.sqrt(sum(value**2 for value in residuals.values()) / 60)
-        for residuals in hand.residuals
-    ]
-    for first in range(rows):
-        for other in range(rows):
-            apart = int(hand.zero[other] - hand.zero[first])
-            if first == other or abs(apart) >= 5:
-                continue
-            common = [
-                hand.residuals[first].get(bar + apart, 0.0) * hand.residuals[other].get(bar, 0.0)
-                for bar in range(-66, -6)
-                if -66 <= bar + apart < -6
-            ]
-            correlation = sum(common) / len(common) / sizes[first] / sizes[other]
-            total += correlation * (5 - abs(apart)) / 5
-    mean = total / (rows * (rows - 1))
-    assert mean_correlation(returns, windows) == pytest.approx(mean)
-    t = hand.scar.mean() / hand.scar.std(ddof=1) * math.sqrt(rows)
-    expected = t * math.sqrt((1 - mean) / (1 + (rows - 1) * mean))
-    assert adjusted_bmp(scaled, mean).statistic == pytest.approx(expected)
-
-
-def test_the_mean_correlation_is_the_same_where_every_bar_has_a_row(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    prices, zero, coin, _ = make_world(3, Shape(bars=260, days=70, events=140))
-    returns = compute_returns(prices)
-    windows, _ = fit_windows(returns, zero, coin, zero - 1, SPANS, "mean")
-    dense = mean_correlation(returns, windows)
-    monkeypatch.setattr(significance, "_DENSE", 0)
-    assert mean_correlation(returns, windows) == pytest.approx(dense, rel=1e-9)
-    assert dense > 0
 
 
 def test_the_shares_of_days_sum_to_the_mean(both: Both) -> None:

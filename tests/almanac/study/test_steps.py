@@ -134,25 +134,3 @@ class TestStudy:
             assert found.redenominations["coin"].str.startswith("market").all()
             assert found.counts["market_missing"] == 1
             assert abs(found.caar) < 0.05
-
-
-class TestCompare:
-    def test_two_categories_are_compared(self, db: almanac.Database) -> None:
-        events = own_events("bitcoin", "ethereum", "nada")
-        later = [day + pd.Timedelta(days=30) for day in events["date"]]
-        more = events.assign(event_id=events["event_id"] + " b", date=later)
-        events = pd.concat([events, more], ignore_index=True)
-        events["category"] = ["Burn", "Fork"] * 12
-        study = db.event_study(stepped(1.0), events=events, **OPTIONS)
-        found = study.compare("category", "burn", "fork")
-        by = study.by("category").set_index("category")["caar"]
-        assert found.difference == pytest.approx(by["Burn"] - by["Fork"])
-        assert found.headline.test == "calendar" and 0 < found.headline.p <= 1
-        assert found.groups["n"].tolist() == [12, 12]
-        assert "burn less fork" in repr(found)
-        rest = study.compare("coin", ["bitcoin", "ethereum"])
-        assert rest.groups["n"].tolist() == [16, 8]
-        with pytest.raises(almanac.InvalidArgument, match="Burn, Fork"):
-            study.compare("category", "Lock")
-        with pytest.raises(almanac.InvalidArgument, match="outside"):
-            study.compare("category", ["Burn", "Fork"])

@@ -271,7 +271,7 @@ class TestResult:
         assert not re.search("<(!doctype|html|head|body|style|script|link|h1)", html, re.IGNORECASE)
 
     def test_a_report_shows_the_headline_and_the_naive_test(self, study: almanac.Study) -> None:
-        others = {"cross_sectional_t", "adjusted_bmp"}
+        others = {"cross_sectional_t"}
         assert others < set(study.tests["test"])
         page = study.to_html()
         for text in (repr(study), study._repr_html_(), page[: page.index("By bar")]):
