@@ -25,6 +25,7 @@ from application.web.filters import (
     split_list,
 )
 from application.web.pages import FILE_ROWS, SiteRequest, render, table_file
+from catalog.server.cursors import write_cursor
 
 _SQL = Statements("application.web")
 PARAMETERS: Final = (*FILTERS, "kinds", "last", "since", "until", "page", "format")
@@ -68,7 +69,7 @@ def show_changes(request: SiteRequest, places: tuple[int, int] | None = None) ->
     if form:
         inner = ("change_kinds", "changed_fields", "impact_step")
         rows = [{name: row[name] for name in row if name not in inner} for row in rows]
-        return table_file(request, form, "changes", rows)
+        return table_file(request, form, "changes", rows, {"cursor": _write_cursor(request, until)})
     label_coins(request, rows)
     for row in rows:
         row["fields"] = list_other_fields([row])
@@ -100,6 +101,16 @@ def show_changes(request: SiteRequest, places: tuple[int, int] | None = None) ->
 def prepare_changes(request: SiteRequest) -> None:
     """Make the table `page_changes` of the publication, if it is not there."""
     request.reader.prepare("page_changes", _SQL["page_changes"])
+
+
+def _write_cursor(request: SiteRequest, until: datetime) -> str | None:
+    """Return the cursor of `/v2/events/changes` for what is published after the end of the period;
+    a replay has places of its own."""
+    if request.plan is None:
+        return None
+    (row,) = request.reader.rows(_SQL["feed_place"], {"until": until})
+    filters = (row["feed_id"], request.plan, request.as_of)
+    return write_cursor("changes", filters, (row["place"], 0, 0))
 
 
 def _read_period(request: SiteRequest) -> tuple[str | None, datetime, datetime]:

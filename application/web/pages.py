@@ -7,7 +7,7 @@ import csv
 import logging
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -32,7 +32,7 @@ from almanac.core.errors import (
     QueryRefused,
     UnknownName,
 )
-from almanac.core.statements import Statements
+from almanac.core.statements import NO_VALUES, Statements
 from almanac.core.text import cut_line, json_text, make_web_address, plain, plain_line
 from almanac.database import Database
 from almanac.events import check_observed, is_stale, read_known_at
@@ -88,7 +88,8 @@ class SiteRequest:
     `as_of` is the time that the request names, None for now; `moment` is that time or now.
     `parameters` are of the query and the path; `query` has the parameters of the query alone.
     `base_path` is the prefix of every address behind a proxy. `is_report` says that the page is a
-    part of a report, without forms and links of the site.
+    part of a report, without forms and links of the site. `plan` belongs to the key; None
+    where there is no feed of changes.
     """
 
     database: Database
@@ -102,6 +103,7 @@ class SiteRequest:
     published_at: datetime | None
     base_path: str = ""
     is_report: bool = False
+    plan: str | None = None
 
     @property
     def reader(self) -> Reader:
@@ -187,6 +189,7 @@ class Pages:
                     path = quote(request.scope["path"])
                     page = self.read_request(path, query, request.path_params)
                     _check_query(request, ("as_of", *parameters))
+                    page = replace(page, plan=request.scope.get("plan"))
                     page = self._move(page, needs_pull=needs_pull)
                     tag = {"etag": self._make_tag(request, page)}
                     if is_not_modified(request, tag["etag"]):
@@ -299,16 +302,21 @@ def _check_query(request: Request, known: Collection[str]) -> None:
 
 
 def table_file(
-    request: SiteRequest, form: str, name: str, rows: Sequence[Mapping[str, Any]]
+    request: SiteRequest,
+    form: str,
+    name: str,
+    rows: Sequence[Mapping[str, Any]],
+    facts: Mapping[str, object] = NO_VALUES,
 ) -> Response:
-    """Return the rows of a list as a file: `csv`, or `json` with the times of its knowledge.
+    """Return the rows of a list as a file: `csv`, or `json` with the times of its knowledge and
+    other facts.
 
     Raises:
         InvalidArgument: it is another form.
     """
     if form == "json":
-        facts = {"as_of": request.moment, "last_pull_at": request.pulls.current, "rows": rows}
-        return Response(json_text(facts), media_type="application/json")
+        known = {"as_of": request.moment, "last_pull_at": request.pulls.current, **facts}
+        return Response(json_text({**known, "rows": rows}), media_type="application/json")
     if form != "csv":
         raise InvalidArgument(f"format={cut_line(form, 40)!r}; expected csv or json")
     text = StringIO()
@@ -354,26 +362,31 @@ def _mark_of_code() -> str:
 
 
 @contextmanager
-def coin_problems(link: Callable[[Coin], str]) -> Iterator[None]:
-    """Turn errors about the name of a coin into problems with a link for each possible coin."""
+def coin_problems(link: Callable[[Coin, str], str], largest: str = "") -> Iterator[None]:
+    """Turn errors about names of coins into problems with a link for each possible coin, made of
+    the coin and the name, and with `largest`, the link to the best rank of each name."""
 
-    def list_choices(coins: Sequence[Coin]) -> list[tuple[str, str, str]]:
-        return [(link(coin), coin.name or coin.slug, _describe_coin(coin)) for coin in coins]
+    def list_choices(coins: Iterable[Coin], name: str) -> list[tuple[str, str, str]]:
+        return [(link(coin, name), coin.name or coin.slug, _describe_coin(coin)) for coin in coins]
 
     try:
         yield
     except AmbiguousCoin as error:
-        coins = error.coins[:_CHOICES_MAX]
-        count = len(error.coins)
-        more = f" These are the first {len(coins)}." if count > len(coins) else ""
-        reason = f"{count} coins have this ticker or name. Choose one.{more}"
-        raise PageProblem("Which coin?", reason, 400, list_choices(coins)) from None
+        named = error.candidates.items()
+        choices = [each for name, coins in named for each in list_choices(coins, name)]
+        names = ", ".join(cut_line(name, 40) for name, _ in named)
+        what = "this ticker or name" if len(named) == 1 else f"the tickers or names {names}"
+        more = f" These are the first {_CHOICES_MAX}." if len(choices) > _CHOICES_MAX else ""
+        reason = f"{len(choices)} coins have {what}. Choose one.{more}"
+        choices[_CHOICES_MAX:] = [(largest, "Largest", "best rank")] if largest else []
+        raise PageProblem("Which coin?", reason, 400, choices) from None
     except UnknownName as error:
         reason = str(error)
         if error.similar:
             reason = reason.split(" Similar: ")[0] + " Similar coins:"
         reason = reason[:1].upper() + reason[1:]
-        raise PageProblem("Unknown coin", reason, 404, list_choices(error.similar)) from None
+        choices = list_choices(error.similar, error.text)
+        raise PageProblem("Unknown coin", reason, 404, choices) from None
 
 
 def _describe_coin(coin: Coin) -> str:

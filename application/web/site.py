@@ -22,6 +22,7 @@ from application.web.changes_page import show_changes
 from application.web.coin_page import COINS_PARAMETERS, show_coin, show_coins, show_search
 from application.web.event_page import show_event
 from application.web.mcp_route import MCP_PATH, McpRoute
+from application.web.mirror.as_of import refuse_misspelt_header
 from application.web.mirror.mirror import SiteContext
 from application.web.pages import NAVIGATION, PageProblem, Pages, read_static, render_problem
 from application.web.quality_page import HomeWatch, quality_page
@@ -83,7 +84,7 @@ class WebSite:
 
     def _guarded(self, route: BaseRoute) -> BaseRoute:
         assert isinstance(route, Route)
-        route.app = _KeyLayer(route.app, self._place.needs_key, self._find_grant)
+        route.app = _KeyLayer(route.app, self._place, self._find_grant)
         return route
 
     def _key_grant(self, scope: Scope) -> Grant | None:
@@ -180,7 +181,7 @@ class _KeyLayer:
     """
 
     app: ASGIApp
-    needs_key: bool
+    place: SiteContext
     find_grant: Callable[[Scope], Grant | None]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -193,6 +194,7 @@ class _KeyLayer:
 
         try:
             check_sizes(scope)
+            refuse_misspelt_header(scope)
         except ApiError as error:
             await error_response(error, scope)(scope, receive, send_with_headers)
             return
@@ -200,11 +202,12 @@ class _KeyLayer:
         times = Headers(scope=scope).getlist(AS_OF_HEADER.name)
         asked = (urlencode({"as_of": time}).encode() for time in times)
         scope["query_string"] = b"&".join((scope["query_string"], *asked))
-        refusal = self._refusal(scope) if self.needs_key else None
+        grant = self.find_grant(scope)
+        scope["plan"] = None if grant is None or self.place.is_replay else grant.plan.name
+        refusal = self._refusal(scope, grant) if self.place.needs_key else None
         await (refusal or self.app)(scope, receive, send_with_headers)
 
-    def _refusal(self, scope: Scope) -> Response | None:
-        grant = self.find_grant(scope)
+    def _refusal(self, scope: Scope, grant: Grant | None) -> Response | None:
         if grant is not None and grant.plan.export:
             return None
         if grant is not None:

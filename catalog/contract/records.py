@@ -8,7 +8,7 @@ import csv
 import io
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -141,6 +141,9 @@ class Page(Record, Generic[RecordT], frozen=True):
     meta: PaginationMeta
 
 
+Previous = "The former values of `changedFields`, and the former `status` if it changed."
+
+
 class Delivery(Record, frozen=True):
     """The body of a webhook, the same at every attempt."""
 
@@ -150,6 +153,7 @@ class Delivery(Record, frozen=True):
     delivered_at: Annotated[Instant, "When it was first due to be sent, UTC."]
     data: Annotated[Event, "The event as it then was; a CancelledEvent when it was cancelled."]
     created_at: Annotated[Instant | UnsetType, "When a mirror learned of the change, UTC."] = UNSET
+    previous: Annotated[dict[str, Any] | UnsetType, Previous] = UNSET
 
 
 class ServiceHealth(Record, frozen=True):

@@ -83,6 +83,8 @@ class StoredEvent(msgspec.Struct, frozen=True):
 class StoredVersion(msgspec.Struct, frozen=True):
     """A version of an event. `event` is None if the version has no date.
 
+    `previous` is the version before, in the feed of changes alone.
+
     `seq` is its place in the feed. `changed` are the fields that differ from the version before, by
     the names of StoredEvent. `is_first_major`: no earlier version has a score of 7.5 or more.
     """
@@ -98,6 +100,7 @@ class StoredVersion(msgspec.Struct, frozen=True):
     changed: tuple[str, ...]
     is_first_major: bool
     event: StoredEvent | None
+    previous: "StoredVersion | None" = None
 
 
 @dataclass(frozen=True, slots=True)

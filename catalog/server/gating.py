@@ -7,7 +7,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, Final
 
-from msgspec import UNSET, structs
+from msgspec import UNSET, structs, to_builtins
 from starlette.requests import Request
 
 from catalog.contract.errors import PlanRequired
@@ -22,11 +22,19 @@ from catalog.contract.plans import (
     find_upcoming_window,
     impact_band,
 )
-from catalog.contract.records import CancelledEvent, Coin, Event
-from catalog.server.catalog_store import CoinQuery, EventQuery, StoredCoin, StoredEvent
+from catalog.contract.records import EVENT_FIELDS, CancelledEvent, Coin, Event
+from catalog.server.catalog_store import (
+    CoinQuery,
+    EventQuery,
+    StoredCoin,
+    StoredEvent,
+    StoredVersion,
+)
 from catalog.server.sql_store import SqlStore
 
 _FIELDS: Final = {field.name: field.encode_name for field in structs.fields(Event)}
+_CHANGED: Final = {**_FIELDS, "impact_band": "impact"}
+"""The names of the interface for the columns of an event."""
 _HIDDEN: Final = {**dict.fromkeys(_FIELDS), "categories": UNSET}
 
 
@@ -128,6 +136,22 @@ def _shown_fields(plan: Plan) -> tuple[tuple[str, ...], Callable[[StoredEvent], 
     """Return the names of the fields that a plan shows, and a function that reads them."""
     names = tuple(name for name, field in _FIELDS.items() if plan.shows(field))
     return names, attrgetter(*names)
+
+
+def name_changed_fields(version: StoredVersion, plan: Plan) -> tuple[str, ...]:
+    """Return the names of the fields that changed, as far as the plan shows them."""
+    changed = {_CHANGED.get(column) for column in version.changed}
+    return tuple(name for name in EVENT_FIELDS if name in changed and plan.shows(name))
+
+
+def project_previous(version: StoredVersion, plan: Plan) -> dict[str, Any] | None:
+    """Return the values before the change of the fields that changed, and the status if it did."""
+    before = version.previous
+    if before is None:
+        return None
+    shown = {} if before.event is None else to_builtins(project_event(before.event, plan))
+    found = {name: shown.get(name) for name in name_changed_fields(version, plan)}
+    return found if before.status == version.status else {**found, "status": before.status}
 
 
 def _shown_impact(event: StoredEvent, plan: Plan) -> float | str | None:

@@ -250,12 +250,20 @@ class SqlStore:
         found = self._rows("list_changes", values)
         if not found:
             return StorePage((), more=False, total=0)
-        rows = self._rows("list_versions", {"seqs": [seq for seq, _ in found[:limit]]})
-        versions = [self._version(row, query.until) for row in rows]
+        seqs = {"seqs": [seq for seq, _ in found[:limit]]}
+        versions = [self._version(row, query.until) for row in self._rows("list_versions", seqs)]
+        before = [self._version(row, query.until) for row in self._rows("list_previous", seqs)]
+        previous = {(version.event_id, version.version + 1): version for version in before}
         event_ids = list({version.event_id for version in versions})
         rows = self._rows("list_first_major", {"event_ids": event_ids, **_MAJOR})
         major: dict[str, int] = {event_id: first for event_id, first in rows}
-        page = [_marked(version, major.get(version.event_id)) for version in versions]
+        page = [
+            structs.replace(
+                _marked(version, major.get(version.event_id)),
+                previous=previous.get((version.event_id, version.version)),
+            )
+            for version in versions
+        ]
         return StorePage(page, more=len(found) > limit, total=found[0][1])
 
     def head(self, until: datetime) -> int:

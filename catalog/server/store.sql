@@ -179,6 +179,14 @@ FROM {feed}
 WHERE seq IN (SELECT unnest($seqs::BIGINT[]))
 ORDER BY seq
 
+-- name: list_previous
+-- Grain: one row per requested place of the feed with a version before it, which it is.
+SELECT {version_columns}, {event_columns}
+FROM (SELECT *, 0 AS seq FROM {schema}.event_versions)
+WHERE (event_id, version) IN (
+    SELECT (event_id, version - 1) FROM {feed} WHERE seq IN (SELECT unnest($seqs::BIGINT[]))
+)
+
 -- name: list_first_major
 -- Grain: one row per requested event that was ever major, with its first such version.
 SELECT event_id, min(version)
@@ -215,12 +223,12 @@ FULL JOIN (
 
 -- name: list_coin_names
 -- Grain: one row per coin that was observed or that an event named, and when an event first did.
--- Names and icon are the current ones.
+-- Names and icon are the current ones; the slug is in place of one that is empty.
 SELECT
     coalesce(c.slug, n.coin),
-    coalesce(c.symbol, l.symbol, ''),
+    coalesce(c.symbol, l.symbol, c.slug, n.coin),
     coalesce(c.name, l.name, n.coin),
-    coalesce(c.icon_url, ''),
+    coalesce(c.icon_url, c.slug, n.coin),
     epoch(n.known_from)
 FROM {schema}.coins AS c
 FULL JOIN (

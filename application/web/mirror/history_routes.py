@@ -6,7 +6,7 @@ cursor, too, and a client can continue after any change.
 """
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta, structs
@@ -17,19 +17,21 @@ from starlette.routing import Route
 from catalog.contract import constants, errors
 from catalog.contract.parameters import AS_OF, CHANGES_PARAMETERS, Parameter, read_query
 from catalog.contract.plans import ImpactView
-from catalog.contract.records import EVENT_FIELDS, Event, Page, PaginationMeta, Record
+from catalog.contract.records import Event, Page, PaginationMeta, Previous, Record
 from catalog.server.catalog_store import ChangeQuery, StoredVersion
 from catalog.server.cursors import read_cursor, write_cursor
-from catalog.server.gating import CatalogView, is_event_visible, project_event
+from catalog.server.gating import (
+    CatalogView,
+    is_event_visible,
+    name_changed_fields,
+    project_event,
+    project_previous,
+)
 from catalog.server.responses import json_response
 from catalog.server.routes import make_page, read_query_string
 
 HISTORY_PATH: Final = constants.EVENTS_PATH + "/{id}/history"
 CHANGES_PATH: Final = constants.EVENTS_PATH + "/changes"
-FIELD_NAMES: Final = {field.name: field.encode_name for field in structs.fields(Event)} | {
-    "impact_band": "impact"
-}
-"""The names of the interface for the columns of an event."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _LAST: Final = datetime.fromisoformat("9999-12-31T23:59:59.999999Z")
@@ -57,6 +59,7 @@ class ChangeRecord(KnownVersion, frozen=True, kw_only=True):
     """Extension: one version in the order of the changes."""
 
     cursor: Annotated[str, "For the changes after this one."]
+    previous: Annotated[dict[str, Any] | None, Previous]
 
 
 def read_changes(
@@ -85,7 +88,11 @@ def read_changes(
         raise errors.InvalidCursor("The cursor was not issued by this service") from error
     found = store.changes(query, limit=limit)
     shown = tuple(
-        ChangeRecord(**structs.asdict(_shown(version, reading)), cursor=cursor_after(version.seq))
+        ChangeRecord(
+            **structs.asdict(_shown(version, reading)),
+            cursor=cursor_after(version.seq),
+            previous=project_previous(version, reading.plan),
+        )
         for version in found.rows
         if _is_shown(version, reading)
     )
@@ -138,7 +145,6 @@ def _is_shown(version: StoredVersion, reading: CatalogView) -> bool:
 def _shown(version: StoredVersion, reading: CatalogView) -> KnownVersion:
     """Return a version as the plan shows it, without the names of fields that the plan hides."""
     plan = reading.plan
-    changed = {FIELD_NAMES.get(column) for column in version.changed}
     return KnownVersion(
         id=version.event_id,
         version=version.version,
@@ -151,6 +157,6 @@ def _shown(version: StoredVersion, reading: CatalogView) -> KnownVersion:
             for kind in version.kinds
             if kind != "rescored" or plan.impact is not ImpactView.NONE
         ),
-        changed_fields=tuple(name for name in EVENT_FIELDS if name in changed and plan.shows(name)),
+        changed_fields=name_changed_fields(version, plan),
         event=None if version.event is None else project_event(version.event, plan),
     )

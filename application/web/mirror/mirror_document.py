@@ -21,8 +21,8 @@ _ABOUT: Final = """\
 
 A mirror serves this interface from your own warehouse, without a quota, a rate limit or a lag. A
 plan decides only which fields and dates are shown. A field that the warehouse does not know is
-null, or empty for `iconUrl`. `impact` is a band if no score is known. `categories` and the coins of
-an event are sorted.
+null; the slug stands for an empty `symbol` or `iconUrl`. `impact` is a band if no score is known.
+`categories` and the coins of an event are sorted.
 
 Extensions are marked with `x-extension`. `as_of`, or the header `X-As-Of`, asks for the answer that
 a client with this warehouse could have had at a past time; before the first pull, or in the future,
@@ -61,7 +61,7 @@ def mirror_document(needs_key: bool, clock_moves: bool) -> Node:
     document = make_document(operations, about, known_errors=_ERRORS, headers=_HEADERS)
     document["security"] = [*([] if needs_key else [{}]), *document["security"]]
     schemas = document["components"]["schemas"]
-    # A coin that only events name has an empty address.
+    # A coin without an icon has its slug.
     del schemas["Coin"]["properties"]["iconUrl"]["format"]
     publication = {"type": "object", "additionalProperties": True, "description": _PUBLICATION}
     schemas["ServiceHealth"]["properties"]["publication"] = publication

@@ -31,6 +31,15 @@ WHERE {shared_in_period}
     AND {shared_has_impact}
 GROUP BY kind
 
+-- name: feed_place
+-- Grain: one row, the feed of the publication and its last place of a version known at $until.
+-- Parameters: $until. Run twice: the same row.
+SELECT
+    (SELECT value FROM _almanac.facts WHERE name = 'feed_id') AS feed_id,
+    (
+        SELECT coalesce(max(published_seq), 0) FROM event_versions WHERE known_from <= $until::TIMESTAMPTZ
+    ) AS place
+
 -- name: list_changes
 -- Grain: one row per change in the period, newest first; of one time the highest impact first, and of
 -- a version in the order of $kinds. $limit changes after the first $skip.

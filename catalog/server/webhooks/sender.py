@@ -27,7 +27,7 @@ from catalog.contract.plans import Plan
 from catalog.contract.records import Delivery
 from catalog.contract.signatures import sign
 from catalog.server.catalog_store import ChangeKind, ChangeQuery, Clock, StoredVersion
-from catalog.server.gating import project_cancellation, project_event
+from catalog.server.gating import project_cancellation, project_event, project_previous
 from catalog.server.sql_store import SqlStore
 from catalog.server.webhooks.delivery import AttemptOutcome, Poster
 from catalog.server.webhooks.endpoints import Endpoint, EndpointBook
@@ -78,10 +78,10 @@ class WebhookSender:
     """The only sender of an outbox: two on the same file would both send.
 
     `store` returns the catalog as of a time; it is called on other threads. The clock must not be
-    earlier than any change in the feed. `since` is the time after which
-    changes are sent to a new endpoint; None is the round before the first that sees it. With
-    `states_created` a delivery states when this server learned of its change. `due` gives when a
-    new delivery is due, in wall time: deliveries are sent in that order.
+    earlier than any change in the feed. `since` is the time after which changes are sent to a new
+    endpoint; None is the round before the first that sees it. With `states_created` a delivery
+    states when this server learned of its change, and the former values. `due` gives when a new
+    delivery is due, in wall time: deliveries are sent in that order.
     """
 
     store: Callable[[datetime], SqlStore]
@@ -205,6 +205,7 @@ class WebhookSender:
         data = project_event(version.event, plan)
         if version.status == "cancelled" and version.cancelled_at is not None:
             data = project_cancellation(version.event, version.cancelled_at, plan)
+        previous = project_previous(version, plan) if self.states_created else None
         at = known_from if self.options.in_order else now
         for kind in kinds:
             change = (endpoint.id, version.event_id, kind, version.seq, version.version, known_from)
@@ -217,6 +218,7 @@ class WebhookSender:
                 data=data,
                 # A receiver may have pulled after the change was known, before its publication.
                 created_at=at.replace(microsecond=0) if self.states_created else msgspec.UNSET,
+                previous=previous or msgspec.UNSET,
             )
             # In order, all are due at the same time, so that the first enqueued is the first sent.
             due = ORIGIN if self.options.in_order else (self.due or self.wall)()

@@ -18,12 +18,12 @@ from application.cli.changes_command import make_change_filter, watch_changes
 from application.web.mirror.history_routes import read_changes
 from application.web.mirror.publications import Publications as Published
 from catalog.contract.errors import InvalidCursor
-from catalog.contract.plans import ENTERPRISE, PRO, Plan
+from catalog.contract.plans import ENTERPRISE, PRO, Plan, Window
 from catalog.server.gating import CatalogView
 from tests.application.mirror.publications import Publications, Version, version_of
 from tests.hangs import HANGS_AFTER_S
 from tests.history.stories.disk import without_syncs
-from tests.history.stories.handmade import HandmadeHome, event
+from tests.history.stories.handmade import HandmadeHome, coin, event
 from tests.pipeline.conftest import Almanac
 from tests.test_cli import ALMANAC, environment
 from warehouse.history.merge import merge
@@ -114,6 +114,29 @@ def test_a_cursor_belongs_to_its_feed_plan_and_time(home: HandmadeHome) -> None:
     with pytest.raises(InvalidCursor):
         read_changes(read_now(published), cursor=cursor, limit=9)
     assert len(read_changes(read_now(published), limit=9).data) == 2
+
+
+def test_a_change_has_the_former_values_that_the_plan_shows(home: HandmadeHome) -> None:
+    home.listed("02 06:00", event("a"))
+    home.listed("03 06:00", event("a", title="Second a", impact=8.0))
+    home.look_up("04 06:00", "a", 404)
+    home.merge()
+    published = Published(home.home.warehouse, lambda: NOW)
+    for plan, impact in ((ENTERPRISE, 5.0), (PRO, "High")):
+        changes = read_changes(read_now(published, plan), limit=9).data
+        former = [change.previous for change in changes]
+        assert former == [None, {"title": "First a", "impact": impact}, {"status": "scheduled"}]
+
+
+def test_a_coin_without_a_symbol_or_icon_has_its_slug_in_place(home: HandmadeHome) -> None:
+    home.listed("02 06:00", event("a", coins=[{"slug": "odd", "symbol": "", "name": ""}]))
+    home.coins("02 07:00", coin("odd", symbol="", iconUrl=""), coin("plain"))
+    home.merge()
+    store = Published(home.home.warehouse, lambda: NOW).store()
+    found = store.coin("odd", NOW, Window(NOW, None))
+    assert found is not None and (found.symbol, found.icon_url) == ("odd", "odd")
+    (version,) = store.history("a", NOW)
+    assert version.event is not None and version.event.coins[0].symbol == "odd"
 
 
 EARLY = datetime(2026, 1, 1, tzinfo=UTC)

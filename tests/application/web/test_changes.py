@@ -1,6 +1,6 @@
 import re
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from html import unescape
 from pathlib import Path
 
@@ -72,7 +72,7 @@ def test_changes_are_one_timeline_by_day_with_values_and_shifts(tmp_path: Path) 
         assert rows[1].startswith("06:00 Cancelled A move")
         assert rows[2].startswith("06:00 Rescored A move 6.0 → 8.0 8")
         assert rows[3].startswith("06:00 Revised A move title, status 8")
-        moved = "Rescheduled A move 20 Mar 2026 → later 2026 5 days later 6.0 bitcoin"
+        moved = "Rescheduled A move 20 Mar 2026 → later 5 days later 6.0 bitcoin"
         assert rows[5] == f"06:00 {moved}"
         assert "3 days earlier" in rows[6]
         assert len(rows) == 3 + 7
@@ -181,3 +181,17 @@ def test_wrong_filter_is_refused_with_the_reason(tmp_path: Path) -> None:
         for query, status in wrong.items():
             answer = client.get(f"/changes?{query}")
             assert (answer.status_code, 'role="alert"' in answer.text) == (status, True), query
+
+
+@pytest.mark.parametrize("as_of", [None, STARTS + DAY])
+def test_the_json_has_the_cursor_of_the_feed_after_its_period(
+    client: httpx.Client, as_of: datetime | None
+) -> None:
+    asked = {} if as_of is None else {"as_of": as_of.isoformat()}
+    asked = {name: text.replace("+00:00", "Z") for name, text in asked.items()}
+    cursor = client.get("/changes", params={"format": "json", **asked}).json()["cursor"]
+    later = client.get("/v2/events/changes", params={"cursor": cursor, **asked}).json()
+    assert (later["data"], later["meta"]["cursor"]) == ([], cursor)
+    until = {"until": f"{STARTS + DAY:%Y-%m-%d}", "since": f"{STARTS:%Y-%m-%d}"}
+    early = client.get("/changes", params={"format": "json", **until}).json()["cursor"]
+    assert early != cursor or as_of is not None

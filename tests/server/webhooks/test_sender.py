@@ -61,7 +61,7 @@ def test_a_version_is_reported_as_kinds() -> None:
 async def test_a_delivery_has_the_complete_event(service: Service, receiver: Receiver) -> None:
     service.restart(states_created=True)
     _, secret = await service.subscribe(receiver.url)
-    service.feed.versions = [CANCELLED]
+    service.feed.versions = [replace(CANCELLED, previous=change(1))]
     service.clock.instant += timedelta(milliseconds=999)
     await service.pass_minutes(3)
     (request,) = receiver.received
@@ -75,6 +75,7 @@ async def test_a_delivery_has_the_complete_event(service: Service, receiver: Rec
         "type": "events.cancelled",
         "apiVersion": WEBHOOK_API_VERSION,
         **dict.fromkeys(("createdAt", "deliveredAt"), "2026-05-01T12:03:00Z"),
+        "previous": {"status": "scheduled"},
     }
 
 
