@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, get_args
 from almanac.coins import resolve_slugs
 from almanac.core.errors import InvalidArgument, UnknownName, WarehouseError
 from almanac.core.statements import Statements
-from almanac.core.text import format_number, make_web_address, plain, plain_line
+from almanac.core.text import format_number, make_web_address, plain_line, plain_with_joiners
 from almanac.core.timestamps import TimestampLike, read_timestamp, subtract_time
 from almanac.database import Database
 from almanac.events import (
@@ -30,7 +30,7 @@ from almanac.events import (
     read_known_at,
     resolve_categories,
 )
-from almanac.reader import Reader
+from almanac.reader import Ambiguous, Reader
 
 Cancelled = Literal["show", "drop"]
 LIMIT: Final = 10_000
@@ -62,6 +62,7 @@ class FeedQuery:
         starts, ends: the window of event dates, as in `Database.events`. Without `starts` a feed
             begins 30 days before `as_of`.
         as_of: the timestamp; None is now.
+        ambiguous: as in `almanac.open`; None is as it was opened.
         limit: the most events; those farthest in the future are left out.
     """
 
@@ -75,6 +76,7 @@ class FeedQuery:
     starts: TimestampLike | None = None
     ends: TimestampLike | None = None
     as_of: TimestampLike | None = None
+    ambiguous: Ambiguous | None = None
     limit: int = LIMIT
 
 
@@ -85,6 +87,7 @@ class Feed:
     content: bytes
     events: int
     total: int
+    notes: tuple[str, ...] = ()
 
     @property
     def is_truncated(self) -> bool:
@@ -126,7 +129,8 @@ def write_feed(database: Database, query: FeedQuery) -> Feed:
     name = _name(query, values, _list_tickers(slugs, tickers))
     head = _head(name, values["estimated"], query.limit, len(rows), total)
     lines = [*head, *_events(rows), b"END:VCALENDAR"]
-    return Feed(b"\r\n".join(lines) + b"\r\n", len(rows), total)
+    notes = getattr(values["coins"], "notes", ())
+    return Feed(b"\r\n".join(lines) + b"\r\n", len(rows), total, notes)
 
 
 def count_events(database: Database, query: FeedQuery) -> int:
@@ -161,7 +165,7 @@ def _read_values(reader: Reader, query: FeedQuery) -> dict[str, Any]:
         starts = default_start(at)
     return {
         "at": at,
-        "coins": resolve_slugs(reader, query.coins),
+        "coins": resolve_slugs(reader, query.coins, at, query.ambiguous),
         "categories": resolve_categories(reader, query.categories),
         "words": query.q.strip().lower() or None if query.q else None,
         "event_ids": None if query.event_ids is None else list(query.event_ids),
@@ -298,7 +302,8 @@ def _summary(row: Mapping[str, Any]) -> str:
     period = "" if row["is_exact"] else f"[{row['displayed_date_full']}] "
     coins = f"{row['tickers']}: " if row["tickers"] else ""
     title = row["title"] or "Untitled event"
-    return plain_line(f"{_PREFIX.get(row['status'], '')}{period}{coins}{title}")
+    line = f"{_PREFIX.get(row['status'], '')}{period}{coins}{title}"
+    return plain_with_joiners(" ".join(line.split()))
 
 
 def _description(row: Mapping[str, Any]) -> str:
@@ -328,7 +333,7 @@ def _description(row: Mapping[str, Any]) -> str:
     lines.append(f"{known}.")
     if (address := make_web_address(row["source_url"])) is not None:
         lines.append(f"Source: {address}")
-    return plain("\n".join(lines).replace("\r\n", "\n").replace("\r", "\n"))
+    return plain_with_joiners("\n".join(lines).replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def _minute(instant: datetime) -> str:

@@ -25,6 +25,7 @@ _ACTING: Final = re.compile(
     "\u2028\u2029\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f"
     "]"
 )
+_NO_JOINER: Final = re.compile(f"(?![\u200c\u200d])(?:{_UNSEEN.pattern}|{_ACTING.pattern})")
 _ASCII: Final = re.compile(r"[ -~\t\n]*")
 
 
@@ -37,6 +38,12 @@ def plain(text: str) -> str:
     if (text.isascii() and text.isprintable()) or _ASCII.fullmatch(text):
         return text
     return _ACTING.sub(_escaped, _UNSEEN.sub("", text))
+
+
+def plain_with_joiners(text: str) -> str:
+    """Return a text without the characters that `plain` removes or escapes, but with joiners, which
+    make one emoji of several."""
+    return _NO_JOINER.sub("", text)
 
 
 def plain_line(text: str) -> str:

@@ -227,13 +227,14 @@ def list_ignored(path: str, query: str, extensions: Iterable[Parameter] = ()) ->
     ignored = [name for name in given if name not in known]
     for name in ignored:
         for meant in extended:
-            if _resembles(name, meant):
+            if resembles(name, meant):
                 shown = ascii(name[:_SHOWN_MAX])
                 raise InvalidParameter(f"{shown} is not a parameter of this path; write {meant}")
     return ignored
 
 
-def _resembles(name: str, meant: str) -> bool:
+def resembles(name: str, meant: str) -> bool:
+    """Whether a name is probably a misspelt one."""
     letters, whole = (re.sub("[^a-z]", "", text.lower()) for text in (name, meant))
     return whole in letters or SequenceMatcher(None, letters, whole).ratio() >= _RESEMBLES
 

@@ -9,7 +9,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from catalog.contract.errors import ApiError, InvalidParameter
-from catalog.contract.parameters import AS_OF, AS_OF_HEADER, read_query
+from catalog.contract.parameters import AS_OF, AS_OF_HEADER, read_query, resembles
 from catalog.server.catalog_store import KnownSpan
 
 _HEADER: Final = AS_OF_HEADER.name
@@ -77,6 +77,7 @@ def read_requested_time(scope: Scope) -> datetime | None:
     """
     query: bytes = scope["query_string"]
     found: datetime | None = read_query(query.decode("utf-8", "replace"), (AS_OF,))[AS_OF.name]
+    refuse_misspelt_header(scope)
     for name, value in scope["headers"]:
         if name == _HEADER.lower().encode():
             named = AS_OF_HEADER.value(value.decode("latin-1").strip())
@@ -84,6 +85,13 @@ def read_requested_time(scope: Scope) -> datetime | None:
                 raise InvalidParameter("as_of and X-As-Of name different times; give one of them")
             found = named
     return found
+
+
+def refuse_misspelt_header(scope: Scope) -> None:
+    """Raise InvalidParameter if a header resembles X-As-Of: the answer would show the present."""
+    for name in (name.decode("latin-1") for name, _ in scope["headers"]):
+        if name != _HEADER.lower() and resembles(name, _HEADER):
+            raise InvalidParameter(f"the header {name[:60]!a} is unknown; write {_HEADER}")
 
 
 def utc_text(instant: datetime) -> str:

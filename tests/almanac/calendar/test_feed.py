@@ -152,14 +152,14 @@ def test_same_knowledge_gives_the_same_bytes_and_later_knowledge_does_not(tmp_pa
 def test_feed_has_a_title_links_and_facts_of_the_event(tmp_path: Path) -> None:
     event = only_event(
         tmp_path,
-        title="Main\tnet\u202e \x1b[31m",
+        title="Main\tnet\u202e \x1b[31m \U0001f469\u200d\U0001f680",
         coins=("bitcoin", "ether", "third", "fourth"),
         categories=("Hard, Fork", "Release"),
         impact=7.5,
         impact_band="Critical",
         source_url="https://x.example/a?b=c,d",
     )
-    assert str(event["summary"]) == r"BTC, ETH, third +1: Main net\u202e \x1b[31m"
+    assert str(event["summary"]) == "BTC, ETH, third +1: Main net [31m \U0001f469\u200d\U0001f680"
     assert event["categories"].cats == ["Hard, Fork", "Release"]
     assert str(event["url"]) == "https://x.example/a?b=c,d"
     description = str(event["description"]).splitlines()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from almanac.calendar.feed import FeedQuery, text_line, write_feed
-from almanac.core.text import plain, plain_line
+from almanac.core.text import plain, plain_line, plain_with_joiners
 from tests.almanac.calendar.test_feed import NOW, PULLED, open_at
 from tests.warehouse.answers.handmade import Known
 
@@ -38,7 +38,10 @@ def contents_of(titles: list[str]) -> tuple[bytes, dict[str, str]]:
     ]
     with TemporaryDirectory() as folder, open_at(Path(folder), known) as db:
         content = write_feed(db, FeedQuery()).content
-    return content, {event.event_id: plain_line(event.title or "Untitled event") for event in known}
+    return content, {
+        event.event_id: plain_with_joiners(" ".join((event.title or "Untitled event").split()))
+        for event in known
+    }
 
 
 def check_lines(content: bytes) -> None:

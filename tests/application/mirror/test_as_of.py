@@ -45,6 +45,8 @@ def test_an_unreadable_time_or_a_misspelt_name_is_a_400(client: httpx.Client) ->
             by_header = client.get(path, headers={"X-As-Of": text})
             assert refusal(by_query) == (400, "invalid_request", f"as_of {FORM}"), path
             assert refusal(by_header) == (400, "invalid_request", f"X-As-Of {FORM}"), path
+        header = client.get(path, headers={"X-AsOf": "2026-02-26"})
+        assert refusal(header)[2] == "the header 'x-asof' is unknown; write X-As-Of"
         misspelt = client.get(path, params={"as_off": "2026-02-26"})
         assert refusal(misspelt)[2] == "'as_off' is not a parameter of this path; write as_of"
     followed = client.get("/v2/events/changes", params={"sinse": "2026-02-26"})

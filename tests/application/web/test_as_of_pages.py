@@ -109,4 +109,6 @@ def test_header_of_the_interface_names_the_time_of_a_page_too(
     found = client.get(path, headers=asked)
     assert found.text == client.get(f"{path}&as_of=2026-02-27").text != client.get(path).text
     assert "X-As-Of" in found.headers["vary"]
+    misspelt = client.get("/", headers={"X-As_Of": "2026-02-27"})
+    assert misspelt.status_code == 400 and "write X-As-Of" in misspelt.text
     assert client.get(f"{path}&as_of=2026-02-28", headers=asked).status_code == 400
