@@ -5,23 +5,28 @@ an error that lists the coins. In a pair, names do not count. A text that is a s
 `true-usd`, is not read as a pair. `$BTC` is the ticker `BTC`. Case, surrounding white space,
 invisible characters and letter width do not matter. `slug:bitcoin`, `symbol:BTC` and
 `name:Bitcoin` say what the text is; with `coins_are="slug"` in `almanac.open` every text without
-such a mark is a slug.
+such a mark is a slug, with "ticker" a ticker. With `ambiguous="largest"` an ambiguous text is the
+coin with the best rank at the time of the question or row.
 """
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Final
 from unicodedata import normalize
 
 from almanac.core.errors import AmbiguousCoin, InvalidArgument, UnknownName
 from almanac.core.statements import Statements
-from almanac.reader import Reader
+from almanac.reader import Ambiguous, Reader
 
 _SQL = Statements("almanac")
 PREFIXES: Final = ("slug:", "symbol:", "ticker:", "name:")
 """The marks of a coin text."""
+KINDS: Final = {"slug": "slug", "ticker": "symbol"}
+"""The kind of a text without a mark, by `coins_are`."""
 _LISTED_MAX: Final = 5
 _LIKENESS: Final = 0.8
 """Least similarity of a suggestion, from 0 to 1. Two swapped letters in a word of seven: 0.86."""
@@ -37,6 +42,8 @@ class Coin:
     symbol: str | None
     name: str | None
     rank: int | None
+    note: str = field(default="", repr=False, compare=False)
+    """Why it was taken for an ambiguous text."""
 
     def __str__(self) -> str:
         return self.slug
@@ -45,6 +52,12 @@ class Coin:
 LabelledCoins = Mapping[Any, str | Coin]
 """The coin of each label of the caller: a pair, a column, a number of an asset."""
 _Row = dict[str, Any]
+
+
+class Slugs(list[str]):
+    """The slugs of a filter. `notes` say which coins were taken for ambiguous texts."""
+
+    notes: tuple[str, ...] = ()
 
 
 def find_coins(
@@ -78,14 +91,26 @@ def resolve_texts(
     coins: LabelledCoins | None = None,
     *,
     is_strict: bool,
+    at: datetime | None = None,
+    ambiguous: Ambiguous | None = None,
 ) -> dict[str, Coin]:
     """Return the one coin of each text, as `find_coins`; unless strict, leave out unknown texts.
+
+    Ranks are as of `at`, by default now; `ambiguous` is by default as the reader was opened.
 
     Raises:
         UnknownName, AmbiguousCoin: a text stands for no coin, or for several.
     """
-    texts = list(wanted)
+    texts, at = list(wanted), at or reader.now()
     found = find_coins(reader, texts, coins)
+    several = _rank_coins(reader, {t: found[t] for t in texts if len(found.get(t, ())) > 1}, at)
+    unranked = {text: each for text, each in several.items() if each[0].rank is None}
+    is_largest = (ambiguous or reader.ambiguous) == "largest"
+    if several and (unranked or not is_largest):
+        raise refuse_ambiguous_coins(unranked if is_largest else several)
+    for text, (coin, *others) in several.items():
+        note = f"{text!r} is read as {coin.slug} ({coin.name}), rank {coin.rank}, the best of "
+        found[text] = (replace(coin, note=f"{note}{len(others) + 1} coins"),)
     return {
         text: _one(reader, text, found.get(text, ()))
         for text in texts
@@ -93,36 +118,79 @@ def resolve_texts(
     }
 
 
-def resolve_coins(reader: Reader, wanted: str | Coin | Iterable[str | Coin]) -> list[Coin]:
+def resolve_coins(
+    reader: Reader,
+    wanted: str | Coin | Iterable[str | Coin],
+    at: datetime | None = None,
+    ambiguous: Ambiguous | None = None,
+) -> list[Coin]:
     """Return the coin of each text, as `resolve_texts`; a `Coin` stands for itself.
 
-    A text with commas that names a coin is that coin; another one is a list of coins.
+    A text is split by `split_coins`.
     """
     if isinstance(wanted, Mapping):
         raise InvalidArgument(f"coins={wanted!r}: expected coins, such as list(coins.values())")
-    if isinstance(wanted, str) and "," in wanted and not find_coins(reader, [wanted]):
-        wanted = [part for part in wanted.split(",") if part.strip()]
-    if isinstance(wanted, (str, Coin)) or not isinstance(wanted, Iterable):
+    if isinstance(wanted, str):
+        wanted = split_coins(reader, wanted)
+    if isinstance(wanted, Coin) or not isinstance(wanted, Iterable):
         wanted = [wanted]
     each = list(wanted)
     texts = [coin for coin in each if isinstance(coin, str)]
-    found = resolve_texts(reader, texts, is_strict=True)
+    found = resolve_texts(reader, texts, is_strict=True, at=at, ambiguous=ambiguous)
     return [found[coin] if isinstance(coin, str) else _one(reader, coin, ()) for coin in each]
 
 
+def split_coins(reader: Reader, text: str) -> list[str]:
+    """Return the texts between commas; a text with commas that names a coin is one."""
+    if "," not in text or find_coins(reader, [text]):
+        return [text]
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
 def resolve_slugs(
-    reader: Reader, coins: str | Coin | Iterable[str | Coin] | None
-) -> list[str] | None:
+    reader: Reader,
+    coins: str | Coin | Iterable[str | Coin] | None,
+    at: datetime | None = None,
+    ambiguous: Ambiguous | None = None,
+) -> Slugs | None:
     """Return the slugs of the coins of a filter; None stays None, which selects every event."""
-    return None if coins is None else [coin.slug for coin in resolve_coins(reader, coins)]
+    if coins is None:
+        return None
+    found = resolve_coins(reader, coins, at, ambiguous)
+    slugs = Slugs([coin.slug for coin in found])
+    slugs.notes = tuple(coin.note for coin in found if coin.note)
+    return slugs
 
 
-def explain_ambiguous_coin(text: str, coins: Sequence[Coin]) -> str:
-    """Return the message that a text stands for several coins, with what to write for each."""
-    return (
-        f"{text!r} stands for {len(coins)} coins: {_listed(coins, 'slug:')}. Choose one, "
-        f"such as 'slug:{coins[0].slug}'"
-    ) + (", or write the pair with a slash" if len(split_pair(text)) > 1 else "")
+def _rank_coins(
+    reader: Reader, several: Mapping[str, Sequence[Coin]], at: datetime
+) -> dict[str, list[Coin]]:
+    """Return the coins that each text may mean, by rank at a time, those without one last."""
+    slugs = [coin.slug for coins in several.values() for coin in coins]
+    rows = reader.rows(_SQL["ranks_at"], {"coins": slugs, "at": at}) if several else []
+    ranks = {row["coin"]: row["rank"] for row in rows}
+    return {
+        text: sorted(
+            (replace(coin, rank=ranks.get(coin.slug)) for coin in coins),
+            key=lambda coin: coin.rank or math.inf,
+        )
+        for text, coins in several.items()
+    }
+
+
+def refuse_ambiguous_coins(several: Mapping[str, Sequence[Coin]], where: str = "") -> AmbiguousCoin:
+    """Return the error that texts stand for several coins each; `where` begins it."""
+    each = [f"{t!r} stands for {len(c)} coins: {_listed(c, 'slug:')}" for t, c in several.items()]
+    slugs = {text: f"slug:{coins[0].slug}" for text, coins in several.items()}
+    pair = any(len(split_pair(text)) > 1 for text in several)
+    error = AmbiguousCoin(
+        f"{where}{'; '.join(each)}. Choose one, such as {next(iter(slugs.values()))!r}"
+        f"{', or write the pair with a slash' if pair else ''}, or take the best rank: "
+        "ambiguous='largest'",
+        several,
+    )
+    error.add_note(f"For a column of a frame: coins={slugs}")
+    return error
 
 
 def _find_rows(reader: Reader, texts: list[str]) -> dict[str, list[_Row]]:
@@ -133,7 +201,7 @@ def _find_rows(reader: Reader, texts: list[str]) -> dict[str, list[_Row]]:
         return {}
     reader.prepare("_almanac_coin_labels", _SQL["coin_labels"])
     columns = zip(("wanted", "texts", "is_pair"), map(list, zip(*asked, strict=True)), strict=True)
-    kind = "slug" if reader.coins_are == "slug" else ""
+    kind = KINDS.get(reader.coins_are, "")
     found: dict[str, list[_Row]] = {}
     for row in reader.rows(_SQL["coins_named"], {**dict(columns), "kind": kind}):
         best = found.setdefault(row["wanted"], [row])
@@ -151,16 +219,14 @@ def _one(reader: Reader, wanted: Any, coins: Sequence[Coin]) -> Coin:
     if len(coins) == 1:
         return coins[0]
     if coins:
-        error = AmbiguousCoin(explain_ambiguous_coin(wanted, coins), list(coins))
-        error.add_note(f"For a column of a frame: coins={{{wanted!r}: 'slug:{coins[0].slug}'}}")
-        raise error
+        raise refuse_ambiguous_coins({wanted: coins})
     raise explain_unknown_coin(reader, wanted)
 
 
 def explain_unknown_coin(reader: Reader, text: str, where: str = "") -> UnknownName:
     """Return the error that no coin has this name, with similar coins; `where` begins it."""
     similar = find_similar(reader, text)
-    kinds = "slug" if reader.coins_are == "slug" else "slug, symbol or name"
+    kinds = KINDS.get(reader.coins_are, "slug, symbol or name")
     name = f"{kinds} {text!r}"
     if tickers := split_pair(text):
         name = f"ticker {tickers[0]!r} of {text!r}"
@@ -170,7 +236,7 @@ def explain_unknown_coin(reader: Reader, text: str, where: str = "") -> UnknownN
             f" Name the coin, by its slug: coins={{{text!r}: 'slug:…'}}, or leave its rows empty: "
             "unknown='ignore'"
         )
-    return UnknownName(message, similar[:_LISTED_MAX])
+    return UnknownName(message, similar[:_LISTED_MAX], text)
 
 
 def _are_slugs(found: dict[str, list[_Row]], count: int) -> bool:
@@ -215,7 +281,10 @@ def _read_coins(rows: Iterable[_Row]) -> tuple[Coin, ...]:
 
 
 def _listed(coins: Sequence[Coin], mark: str = "") -> str:
-    names = [f"{mark}{coin.slug} ({coin.name})" for coin in coins[:_LISTED_MAX]]
+    names = [
+        f"{mark}{coin.slug} ({coin.name}{f', rank {coin.rank}' if mark and coin.rank else ''})"
+        for coin in coins[:_LISTED_MAX]
+    ]
     more = len(coins) - len(names)
     return ", ".join(names) + (f" and {more} more" if more else "")
 

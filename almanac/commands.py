@@ -36,7 +36,7 @@ from almanac.core.text import count_noun, fit_encoding, json_text
 from almanac.core.timestamps import refuse_ambiguous_time
 from almanac.digest import LISTED, compute_digest, format_digest
 from almanac.events import read_min_impact
-from almanac.reader import Reader, find_file
+from almanac.reader import Ambiguous, Reader, find_file
 from almanac.reading.attached_file import connected, run_sql
 from almanac.reading.query_limits import QueryHooks, QueryLimits, bound_memory, end_process
 from almanac.reading.row_files import (
@@ -300,6 +300,12 @@ def _is_stdout(output: Path) -> bool:
 CoinsOption = Annotated[
     str | None, typer.Option(help="Slugs, tickers, names or pairs of coins, separated by commas.")
 ]
+AmbiguousOption = Annotated[
+    Ambiguous,
+    typer.Option(
+        help="A text of several coins is an error, or the coin with the best rank at the time."
+    ),
+]
 CategoriesOption = Annotated[
     str | None, typer.Option(help="Names of categories, separated by commas.")
 ]
@@ -322,6 +328,7 @@ def changes(
         str | None, typer.Option(help="The end of the period.", show_default="now")
     ] = None,
     coins: CoinsOption = None,
+    ambiguous: AmbiguousOption = "raise",
     kinds: Annotated[
         str | None, typer.Option(help="Kinds of change, separated by commas, such as cancelled.")
     ] = None,
@@ -374,11 +381,11 @@ def changes(
             fail("--follow and --post need the application, which is not installed")
         ours = import_module(module)
         if post:
-            ours.post_changes(home, filters)
+            ours.post_changes(home, filters, ambiguous)
         else:
-            ours.follow_changes(home, filters, since, once=once)
+            ours.follow_changes(home, filters, since, once=once, ambiguous=ambiguous)
         return
-    with closing(Reader(locate_warehouse(home))) as reader:
+    with closing(Reader(locate_warehouse(home), ambiguous=ambiguous)) as reader:
         digest = compute_digest(
             reader,
             since="yesterday" if since is None else since,
@@ -413,6 +420,7 @@ def export(
         typer.Option("--output", "-o", help="Write to this file; replace it.", callback=local_file),
     ],
     coins: CoinsOption = None,
+    ambiguous: AmbiguousOption = "raise",
     categories: CategoriesOption = None,
     min_impact: MinImpactOption = None,
     estimated: Annotated[
@@ -455,7 +463,7 @@ def export(
     )
     warehouse = locate_warehouse(home)
     refuse_part_of_home(output, warehouse)
-    with open_database(warehouse) as database:
+    with open_database(warehouse, ambiguous=ambiguous) as database:
         feed = write_feed(database, query)
     if names_a_stream(output):
         with output.open("ab") as stream:
@@ -467,7 +475,8 @@ def export(
         found = {"file": str(output), "events": feed.events, "total": feed.total}
         sys.stdout.write(json_text({**found, "truncated": feed.is_truncated}) + "\n")
     else:
-        people.print(f"{count_noun(feed.events, 'event')} in {output}", soft_wrap=True)
+        said = [f"{count_noun(feed.events, 'event')} in {output}", *feed.notes]
+        people.print("\n".join(said), soft_wrap=True)
     if feed.is_truncated:
         warnings.print(
             f"almanac: the file has {feed.events:,} of {feed.total:,} events, the earliest dates. "

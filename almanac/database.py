@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, tzinfo
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from almanac import coins as coin_names
 from almanac.coins import Coin
@@ -30,7 +30,7 @@ from almanac.events import (
 )
 from almanac.history_replay import Replay
 from almanac.joins import Joins
-from almanac.reader import CoinTexts, Publication, Reader, find_file
+from almanac.reader import Ambiguous, CoinTexts, Publication, Reader, find_file
 from almanac.reading.query_limits import QueryLimits
 from almanac.results import Result
 from almanac.user_files import local_path, read_table
@@ -50,6 +50,7 @@ def open_database(
     limits: QueryLimits | None = None,
     clock: Callable[[], datetime] = utc_now,
     coins_are: CoinTexts = "any",
+    ambiguous: Ambiguous = "raise",
     trust_clock: bool = False,
 ) -> "Database":
     """Open a published warehouse for reading.
@@ -65,7 +66,11 @@ def open_database(
         clock: returns the time, aware.
         coins_are: `slug` takes every text of a coin for a slug, such as those that this package
             writes; `any` takes slugs, tickers and names, and refuses a text that is, say, the slug
-            of one coin and the ticker of another.
+            of one coin and the ticker of another. `ticker` takes every text for a ticker.
+        ambiguous: `largest` reads a text of several coins as the coin with the best rank at the
+            time of the question, or of each row of a frame. If none of them had a rank then, it is
+            an error, as with `raise`. The `notes` of a result, and the column `coin_slug` of a
+            frame, say which coin was taken.
         trust_clock: whether now is the time of the clock even if the last pull is later, as on the
             virtual clock of a replay.
 
@@ -77,9 +82,10 @@ def open_database(
         InvalidArgument: there is no such zone.
     """
     file = find_file("data" if home is None else home)
-    check_choice(coins_are, "coins_are", ("any", "slug"))
+    check_choice(coins_are, "coins_are", get_args(CoinTexts))
+    check_choice(ambiguous, "ambiguous", get_args(Ambiguous))
     options: Any = {"follow": follow, "limits": limits, "clock": clock, "coins_are": coins_are}
-    options["trust_clock"] = trust_clock
+    options |= {"ambiguous": ambiguous, "trust_clock": trust_clock}
     return Database(Reader(file, tz=read_zone(tz), **options))
 
 

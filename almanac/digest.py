@@ -145,7 +145,7 @@ def compute_digest(
             raise InvalidArgument(f"until={until!r} is before since={since!r}")
         if limit is not None and limit < 1:
             raise InvalidArgument(f"limit={limit}: expected at least 1")
-        named, slugs = read_choices(kinds, "kinds", IN_ORDER), resolve_slugs(reader, coins)
+        named, slugs = read_choices(kinds, "kinds", IN_ORDER), resolve_slugs(reader, coins, before)
         names = resolve_categories(reader, categories)
         values = {
             **{"since": after, "until": before, **place_values(places)},

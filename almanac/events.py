@@ -90,7 +90,7 @@ class EventQueries:
             values = {
                 "at": at,
                 "basis": basis,
-                "coins": resolve_slugs(self._reader, coins),
+                "coins": resolve_slugs(self._reader, coins, at),
                 "categories": resolve_categories(self._reader, categories),
                 "statuses": read_choices(status, "status", STATUSES),
                 **make_window_values(self._reader, window),
@@ -123,7 +123,7 @@ class EventQueries:
             values = {
                 "at": at,
                 "until": at + read_duration(within, "within"),
-                "coins": resolve_slugs(self._reader, coins),
+                "coins": resolve_slugs(self._reader, coins, at),
                 "categories": resolve_categories(self._reader, categories),
                 "estimated": estimated,
                 **make_impact_values(min_impact),
@@ -162,7 +162,7 @@ class EventQueries:
                 "since": after,
                 "until": before,
                 "kinds": read_choices(kinds, "kinds", KINDS),
-                "coins": resolve_slugs(self._reader, coins),
+                "coins": resolve_slugs(self._reader, coins, before),
                 "categories": resolve_categories(self._reader, categories),
                 **make_impact_values(min_impact),
             }

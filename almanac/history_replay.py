@@ -92,7 +92,7 @@ class Replay:
         self.until = read_known_at(reader, until, "until")
         if self.until < self.since:
             raise InvalidArgument(f"until={until!r} is before since={since!r}")
-        slugs = resolve_slugs(reader, coins)
+        slugs = resolve_slugs(reader, coins, self.since)
         self._coins = None if slugs is None else frozenset(slugs)
         chosen = read_choices(kinds, "kinds", KINDS)
         self._kinds = None if chosen is None else frozenset(chosen)

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from almanac.coins import Coin, LabelledCoins, resolve_coins, resolve_slugs
+from almanac.coins import Coin, LabelledCoins, resolve_slugs, split_coins
 from almanac.core.errors import InvalidArgument
 from almanac.core.statements import Statements
 from almanac.core.timestamps import ORIGIN, US, Duration, TimestampLike, TimeUnit, read_duration
@@ -136,7 +136,7 @@ class Joins:
             refuse_future(moments, "the frame", now)
             texts = frames.read_text_column(frames.get_column(frame, coin, "coin"), coin)
             known = KnownRows(reader, span, filters, moments.range_us(), coins, is_strict=is_strict)
-            codes = known.find_codes(texts, coin)
+            codes = known.find_codes(texts, coin, moments)
             parts = range(0, max(1, len(codes)), rows_max)
             done = streams.RowProgress(progress, len(codes)).counted(
                 known.join_columns(codes[first : first + rows_max], moments.slice(first, rows_max))
@@ -169,7 +169,8 @@ class Joins:
             bar: the length of a bar; for calendar months `1mo`. A bar closes after it on the clock
                 of the index's zone, else of the database's: a local day has 23 hours when the
                 clocks go forward; one of 25 closes after 24. Bars that overlap are an error.
-            symbols: coins or pairs; or the names of your data, each with its coin.
+            symbols: coins or pairs, in a list or separated by commas; or the names of your data,
+                each with its coin.
             as_of: knowledge when the bar closed (`bar_close`), for a decision at the next open, or
                 when it opened (`bar_open`).
             horizon, categories, min_impact, unit, progress: as in `attach_known`.
@@ -191,7 +192,7 @@ class Joins:
         reader, rows_max, span = self._reader, self._rows_max, read_duration(horizon, "horizon")
         length = read_bar(bar, as_of)
         target = None if to is None else streams.check_target(to, index)
-        names = read_symbols(symbols)
+        names = read_symbols(split_coins(reader, symbols) if isinstance(symbols, str) else symbols)
         with explain_errors("the index"):
             if hasattr(index, "to_arrow") or isinstance(index, pa.Array | pa.ChunkedArray):
                 index = frames.plain_column(index, "index", "timestamps").to_pandas()
@@ -201,21 +202,22 @@ class Joins:
             opened = frames.read_timestamp_column(opens, "index", reader.tz, unit=unit)
             now = reader.now()
             next_events.refuse_future(opened, "index", now)
-            coins = [coin.slug for coin in resolve_coins(reader, names.values())]
             zone = getattr(opens, "tz", None) or reader.tz
             known = next_events.close_bars(opened, length, zone, now)
-            slugs = sorted(set(coins))
-            ahead = next_events.find_next_events(reader, slugs, span, filters, *known.range_us())
-        known_at = next_events.make_known_at(known, opened, reader.tz)
-        codes = [slugs.index(slug) for slug in coins]
-        step = max(1, rows_max // max(1, len(coins)))
-        parts = (
-            next_events.join_bars(
-                ahead, codes, known.slice(first, step), known_at.slice(first, step)
+            known_at = next_events.make_known_at(known, opened, reader.tz)
+            labels = {f"{each}": each for each in names.values() if isinstance(each, Coin)}
+            rows = next_events.KnownRows(
+                reader, span, filters, known.range_us(), labels, is_strict=True
             )
+            texts = pa.array([f"{each}" for each in names.values()], pa.string())
+            # What is known is read now; the bars are joined later.
+            rows.join_bars(texts, known.slice(0, 0), known_at.slice(0, 0))
+        step = max(1, rows_max // max(1, len(names)))
+        parts = (
+            rows.join_bars(texts, known.slice(first, step), known_at.slice(first, step))
             for first in range(0, max(1, len(opens)), step)
         )
-        done = streams.RowProgress(progress, len(opens) * len(coins)).counted(parts)
+        done = streams.RowProgress(progress, len(opens) * len(names)).counted(parts)
         if target is None:
             found = frames.to_pandas(pa.concat_tables(list(done)))
             found.index = pd.MultiIndex.from_product([opens, list(names)], names=["ts", "symbol"])
@@ -272,7 +274,7 @@ class Joins:
                 "at_us": None if at is None else (at - ORIGIN) // US,
                 "before_us": lead // US,
                 "after_us": rest // US,
-                "coins": resolve_slugs(reader, coins),
+                "coins": resolve_slugs(reader, coins, at),
                 **make_filter_values(reader, categories, min_impact),
             }
             return reader.result(_SQL["blackouts"], values)
@@ -317,7 +319,7 @@ def read_symbols(symbols: Symbols) -> dict[str, str | Coin]:
     if isinstance(symbols, Mapping):
         return dict(symbols)
     with explain_errors("symbols"):
-        listed = [symbols] if isinstance(symbols, str) else list(symbols)
+        listed = list(symbols)
         is_double = len(set(listed)) < len(listed)
     if is_double:
         raise InvalidArgument(f"symbols={listed!r}: a symbol is given twice")

@@ -19,7 +19,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from almanac import frames
-from almanac.coins import LabelledCoins, explain_unknown_coin, resolve_texts
+from almanac.coins import (
+    Coin,
+    LabelledCoins,
+    explain_unknown_coin,
+    find_coins,
+    refuse_ambiguous_coins,
+    resolve_texts,
+)
 from almanac.core.errors import InvalidArgument
 from almanac.core.statements import Statements
 from almanac.core.timestamps import ORIGIN, US, TimeUnit
@@ -272,29 +279,59 @@ class KnownRows:
     def __post_init__(self) -> None:
         self._slugs: dict[str, str | None] = {}
         self._places: dict[str, int] = {}
+        self._largest: dict[str, tuple[Numbers, Numbers, tuple[Coin, ...]]] = {}
+        """By ambiguous text: its coin from each pull of coins on, and all that it may be."""
         self._ahead: NextEvents | None = None
 
-    def find_codes(self, texts: pa.DictionaryArray, coin: str, first_row: int = 0) -> Numbers:
+    def find_codes(
+        self, texts: pa.DictionaryArray, coin: str, moments: TimestampColumn, first_row: int = 0
+    ) -> Numbers:
         """Return the number of the coin of each row of the column `coin`; `NONE` for no coin."""
         wanted: list[str] = texts.dictionary.to_pylist()
         if new := [text for text in wanted if text not in self._slugs]:
             # Whether a column has slugs alone is a matter of all its texts.
             each = [*self._slugs, *new]
-            found = resolve_texts(self.reader, each, self.named, is_strict=False)
-            unknown = next((text for text in new if text not in found), None)
+            takes = self.reader.ambiguous == "largest"
+            named = find_coins(self.reader, each, self.named) if takes else {}
+            several = {text: coins for text, coins in named.items() if len(coins) > 1}
+            plain = [text for text in each if text not in several]
+            found = resolve_texts(self.reader, plain, self.named, is_strict=False)
+            unknown = next((text for text in new if text not in {**found, **several}), None)
             if self.is_strict and unknown is not None:
                 row = first_row + texts.indices.index(wanted.index(unknown)).as_py()
-                where = f"row {row} (0 is the first) of the column {coin!r}: "
+                where = f"row {row} (0 is the first) of the column {coin!r}: " if coin else ""
                 raise explain_unknown_coin(self.reader, unknown, where)
             known = {text: found[text].slug if text in found else None for text in new}
             self._slugs = {**self._slugs, **known}
-            for slug in sorted({coin.slug for coin in found.values()} - set(self._places)):
+            coins = {*found.values(), *(coin for coins in several.values() for coin in coins)}
+            for slug in sorted({coin.slug for coin in coins} - set(self._places)):
                 self._places[slug] = len(self._places)
                 self._ahead = None
+            for text in several.keys() - self._largest.keys():
+                wanted_slugs = {"coins": [coin.slug for coin in several[text]]}
+                rows = self.reader.rows(_SQL["largest_over_time"], wanted_slugs)
+                since_us = np.array([row["since_us"] for row in rows], np.int64)
+                largest = [self._places.get(row["coin"] or "", NONE) for row in rows]
+                self._largest[text] = since_us, np.array([*largest, NONE], np.int64), several[text]
         codes = [self._places.get(self._slugs[text] or "", NONE) for text in wanted]
         indices = texts.indices.fill_null(len(wanted)).to_numpy(zero_copy_only=False)
         numbers: Numbers = np.array([*codes, NONE], np.int64)[indices]
+        for place, text in enumerate(wanted):
+            if text in self._largest:
+                is_text = indices == place
+                numbers[is_text] = self._find_largest(text, moments, is_text)
         return numbers
+
+    def _find_largest(self, text: str, moments: TimestampColumn, is_text: Flags) -> Numbers:
+        since_us, largest, coins = self._largest[text]
+        micros = moments.microseconds[is_text]
+        # Before the first pull the place is -1, the last one, where no coin is.
+        found: Numbers = largest[np.searchsorted(since_us, micros, "right") - 1]
+        unranked = micros[moments.is_known[is_text] & (found == NONE)]
+        if len(unranked):
+            at = np.datetime64(int(unranked[0]), "us")
+            raise refuse_ambiguous_coins({text: coins}, f"no coin had a rank at {at}Z: ")
+        return found
 
     def join_columns(self, codes: Numbers, moments: TimestampColumn) -> pa.Table:
         """Return the columns that are added to rows."""
@@ -303,7 +340,21 @@ class KnownRows:
             self._ahead = find_next_events(
                 self.reader, slugs, self.horizon, self.filters, *self.range_us
             )
-        return self._ahead.join_rows(codes, moments)
+        found = self._ahead.join_rows(codes, moments)
+        if self.reader.ambiguous != "largest":
+            return found
+        slugs = pa.array(list(self._places), pa.string())
+        return found.append_column("coin_slug", slugs.take(pa.array(codes, mask=codes == NONE)))
+
+    def join_bars(self, symbols: pa.Array, known: TimestampColumn, known_at: pa.Array) -> pa.Table:
+        """Return the columns for each bar and symbol."""
+        each, bars = len(symbols), np.arange(len(known_at))
+        moments = TimestampColumn(
+            np.repeat(known.microseconds, each), np.repeat(known.is_known, each)
+        )
+        texts = pa.DictionaryArray.from_arrays(np.tile(np.arange(each), len(bars)), symbols)
+        found = self.join_columns(self.find_codes(texts, "", moments), moments)
+        return found.append_column("known_at", known_at.take(np.repeat(bars, each)))
 
 
 def join_slices(
@@ -327,7 +378,7 @@ def join_slices(
         moments = frames.read_timestamp_column(times, ts or "index", tz, first, unit)
         refuse_future(moments, stream.where, now, first)
         texts = frames.read_text_column(frames.get_column(table, coin, "coin"), coin)
-        codes = known.find_codes(texts, coin, first)
+        codes = known.find_codes(texts, coin, moments, first)
         columns = known.join_columns(codes, moments)
         yield frames.add_columns(table, columns, prefix)
         first += table.num_rows
@@ -386,17 +437,6 @@ def make_known_at(known: TimestampColumn, opened: TimestampColumn, tz: tzinfo) -
     """Return the timestamp of knowledge of each bar, also of bars that are not over."""
     known_at = pa.array(known.microseconds, mask=~opened.is_known)
     return known_at.cast(pa.timestamp("us", str(tz)))
-
-
-def join_bars(
-    ahead: NextEvents, codes: list[int], known: TimestampColumn, known_at: pa.Array
-) -> pa.Table:
-    """Return the columns for each bar and coin."""
-    each = len(codes)
-    moments = TimestampColumn(np.repeat(known.microseconds, each), np.repeat(known.is_known, each))
-    found = ahead.join_rows(np.tile(np.array(codes, np.int64), len(known.microseconds)), moments)
-    places = np.repeat(np.arange(len(known_at)), each)
-    return found.append_column("known_at", known_at.take(places))
 
 
 def name_bars(

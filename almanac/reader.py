@@ -98,7 +98,9 @@ def _refuse_same(columns: Sequence[Any], name: str) -> None:
         found[key] = column
 
 
-CoinTexts = Literal["any", "slug"]
+CoinTexts = Literal["any", "slug", "ticker"]
+Ambiguous = Literal["raise", "largest"]
+"""An ambiguous text is an error, or the coin with the best rank at the time."""
 """The meaning of coin texts: slugs, tickers or names, or slugs alone."""
 _SQL = Statements("almanac")
 _Rows = TypeVar("_Rows")
@@ -162,11 +164,13 @@ class Reader:
         limits: QueryLimits | None = None,
         clock: Callable[[], datetime] = utc_now,
         coins_are: CoinTexts = "any",
+        ambiguous: Ambiguous = "raise",
         trust_clock: bool = False,
     ) -> None:
         self.file = file
         self.tz = tz
         self.coins_are = coins_are
+        self.ambiguous = ambiguous
         self.clock = clock
         self._trust_clock = trust_clock
         self._follow = follow
@@ -231,7 +235,8 @@ class Reader:
                     "or leave out follow=False"
                 )
             options = {"tz": self.tz, "limits": self._limits, "clock": self.clock}
-            options |= {"coins_are": self.coins_are, "trust_clock": self._trust_clock}
+            options |= {"coins_are": self.coins_are, "ambiguous": self.ambiguous}
+            options["trust_clock"] = self._trust_clock
             return {"home": self.file.absolute(), **options, "frames": dict(self._frames)}
 
     @property
@@ -239,6 +244,7 @@ class Reader:
         """The end of a `repr`, after file and zone."""
         kept = ", follow=False" if self._keeps_publication else ""
         kept += f", coins_are={self.coins_are!r}" if self.coins_are != "any" else ""
+        kept += f", ambiguous={self.ambiguous!r}" if self.ambiguous != "raise" else ""
         return kept + ")" + (" (closed)" if self._is_closed else "")
 
     @contextmanager
@@ -359,8 +365,9 @@ class Reader:
                     connection.unregister(name)
 
     def result(self, sql: str, values: Mapping[str, Any] = NO_VALUES, **options: Any) -> Result:
-        """Run one statement as `query`; return a Result."""
-        return Result(self.query(sql, values, **options))
+        """Run one statement as `query`; return a Result with the notes of the filter `coins`."""
+        notes = getattr(values.get("coins"), "notes", ())
+        return Result(self.query(sql, values, **options), notes)
 
     def now(self) -> datetime:
         """Return the timestamp of the newest knowledge: the clock, or the last pull if it is later.

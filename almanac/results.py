@@ -123,10 +123,12 @@ class Result:
 
     Attributes:
         columns: the names of the columns, in order.
+        notes: which coins were taken for ambiguous texts of the question.
     """
 
-    def __init__(self, table: "pa.Table") -> None:
+    def __init__(self, table: "pa.Table", notes: Sequence[str] = ()) -> None:
         self._table = table
+        self.notes = tuple(notes)
 
     @property
     def columns(self) -> list[str]:
@@ -219,7 +221,7 @@ class Result:
                 raise UnknownName(
                     f"there is no column {wanted!r}; the result has {', '.join(self.columns)}"
                 )
-        chosen = Result(self._table.select(names))
+        chosen = Result(self._table.select(names), self.notes)
         return chosen.df()[name] if isinstance(name, str) else chosen
 
     def __contains__(self, name: object) -> bool:
@@ -237,7 +239,8 @@ class Result:
 
     def __repr__(self) -> str:
         width = shutil.get_terminal_size().columns
-        return preview_text(self.columns, self._shown(), len(self), width)
+        shown = preview_text(self.columns, self._shown(), len(self), width)
+        return "\n".join((shown, *self.notes))
 
     def _repr_html_(self) -> str:
         return preview_html(self.columns, self._shown(), len(self))

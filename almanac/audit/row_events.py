@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from almanac.audit.fields import COIN, EVENT, FIELDS, JudgedField
 from almanac.audit.user_rows import DECIDED_AT, Signals, is_category_set, is_next_event
-from almanac.coins import find_coins
+from almanac.coins import KINDS, find_coins
 from almanac.core.errors import InvalidArgument
 from almanac.core.statements import Statements
 from almanac.frames import refuse_type
@@ -291,7 +291,7 @@ def _read_ids(reader: Reader, given: pa.ChunkedArray, column: str) -> pa.Chunked
 
 def _slugs(reader: Reader, named: pa.Table) -> pa.Table:
     """Return the result of coin_slugs, extended by trading pairs."""
-    values = {"kind": "slug" if reader.coins_are == "slug" else ""}
+    values = {"kind": KINDS.get(reader.coins_are, "")}
     slugs = reader.query(SQL["coin_slugs"], values, frames={"named_coins": named})
     texts = pc.unique(named["coin"]).drop_null()
     others = texts.filter(pc.invert(pc.is_in(texts, slugs["coin"].combine_chunks())))

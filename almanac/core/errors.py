@@ -10,7 +10,7 @@ AlmanacError
 └── LookAhead         an audit found values that nobody could have known
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 QUERY_INTERRUPTED: Final = "Query interrupted"
@@ -42,23 +42,26 @@ class UnknownName(AlmanacError, LookupError):
 
     Attributes:
         similar: for a coin, the coins with a similar name, each a `Coin`.
+        text: for a coin, the text.
     """
 
-    def __init__(self, message: str, similar: Sequence[Any] = ()) -> None:
+    def __init__(self, message: str, similar: Sequence[Any] = (), text: str = "") -> None:
         super().__init__(message)
-        self.similar = tuple(similar)
+        self.similar, self.text = tuple(similar), text
 
 
 class AmbiguousCoin(AlmanacError, LookupError):
     """Several coins have this ticker or name. Use the slug of one of them.
 
     Attributes:
-        coins: all of them, each a `Coin`; by rank, those without a rank last.
+        candidates: by text, all of them, each a `Coin`; by rank, those without a rank last.
+        coins: those of all texts.
     """
 
-    def __init__(self, message: str, coins: Sequence[Any] = ()) -> None:
+    def __init__(self, message: str, candidates: Mapping[str, Sequence[Any]]) -> None:
         super().__init__(message)
-        self.coins = tuple(coins)
+        self.candidates = dict(candidates)
+        self.coins = tuple(coin for coins in candidates.values() for coin in coins)
 
 
 class LookAhead(AlmanacError, AssertionError):

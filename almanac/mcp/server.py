@@ -21,6 +21,7 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
+from almanac.coins import Coin
 from almanac.core.errors import AlmanacError, AmbiguousCoin, InvalidArgument
 from almanac.core.text import json_text
 from almanac.mcp.tools import TOOLS, read_arguments
@@ -58,7 +59,7 @@ def make_server(call: CallTool) -> Server[Any]:
         try:
             answer = await loop.run_in_executor(threads, call, params.name, params.arguments or {})
         except AmbiguousCoin as error:
-            candidates = [asdict(coin) for coin in error.coins]
+            candidates = [_show_coin(coin) for coin in error.coins]
             return _refuse(str(error), {"candidates": candidates})
         except AlmanacError as error:
             return _refuse(str(error))
@@ -111,6 +112,10 @@ async def _read_tool_call(
 async def _give(result: Any, context: Any, params: Any) -> Any:
     """Answer a list that is always the same; an empty one because clients ask for it."""
     return result
+
+
+def _show_coin(coin: Coin) -> dict[str, Any]:
+    return {name: value for name, value in asdict(coin).items() if name != "note"}
 
 
 def _refuse(message: str, facts: dict[str, Any] | None = None) -> types.CallToolResult:

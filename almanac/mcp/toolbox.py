@@ -9,7 +9,7 @@ import json
 import logging
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -92,7 +92,7 @@ class Toolbox:
                 page = Result(found.arrow().slice(tool.offset, tool.limit)).rows()
                 rows, _ = first_rows(map(_show_exact_date, page), 0, tool.limit)
                 facts = {} if self._is_replay else {"snapshot": {"id": id, "published_at": at}}
-                return _make_answer(tool, reader, moment, rows, len(found), facts)
+                return _make_answer(tool, reader, moment, rows, len(found), facts, found.notes)
         except AlmanacError as error:
             error.args = (_without_paths(str(error)[:_MESSAGE_MAX], database.path),)
             raise
@@ -120,6 +120,7 @@ def _make_answer(
     rows: list[dict[str, Any]],
     total: int,
     facts: Mapping[str, Any],
+    notes: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the rows from the offset on, the age of the data, and the number of rows left out."""
     first_pull, last_pull = find_pulls(reader, moment)
@@ -127,6 +128,7 @@ def _make_answer(
     end = tool.offset + len(rows)
     is_cut = end < total
     note = f"Rows {tool.offset + 1:,} to {end:,} of {total:,}." if rows else "No rows."
+    note = " ".join([*(f"{text}." for text in notes), note])
     if is_cut and not rows:
         note = "The next row is larger than an answer may be: skip it, or use query."
     end = max(end, tool.offset + 1)

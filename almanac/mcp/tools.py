@@ -3,16 +3,15 @@
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, replace
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, Final, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from almanac.coins import Coin, find_coins, find_similar, resolve_coins
+from almanac.coins import resolve_coins
 from almanac.core.errors import AlmanacError, AmbiguousCoin, InvalidArgument, UnknownName
 from almanac.core.statements import Statements
 from almanac.core.text import cut_line, json_text
@@ -26,12 +25,11 @@ from almanac.events import (
     read_known_at,
     resolve_categories,
 )
-from almanac.reader import Reader
+from almanac.reader import Ambiguous, Reader
 from almanac.results import Result
 
 LIMIT: Final = 50
 LIMIT_MAX: Final = 1_000
-_CANDIDATES_MAX: Final = 15
 _SQL = Statements("almanac.mcp")
 _WRONG: Final = {"missing": "it is needed", "extra_forbidden": "there is no such argument"}
 _LONG: Final = (
@@ -140,20 +138,23 @@ class Tool(BaseModel, ABC):
 class _Filters(Tool):
     coins: list[str] = []
     """Tickers, names, slugs or pairs. An ambiguous one is answered with the coins."""
+    ambiguous: Ambiguous = "raise"
+    """largest: read an ambiguous one as the coin with the best rank at that time. The note says
+    which."""
     categories: list[str] = []
     """Such as Token Unlock. A wrong name is answered with similar ones."""
     min_impact: float | str = ""
     """0 to 10, or Low, Mid, High, Critical. Events of unknown impact are left out."""
 
-    def filters(self, reader: Reader) -> dict[str, Any]:
-        """Return the filters that are given."""
+    def filters(self, reader: Reader, moment: datetime) -> dict[str, Any]:
+        """Return the filters that are given; ranks are as of a time."""
         given = self.model_dump(include={"min_impact"}, exclude_unset=True)
         if self.categories:
             find = partial(resolve_categories, reader)
             given["categories"] = _split_joined(self.categories, find)
         if self.coins:
             coins = _split_joined(self.coins, partial(resolve_coins, reader))
-            given["coins"] = _resolve_coins(reader, coins)
+            given["coins"] = resolve_coins(reader, coins, moment, self.ambiguous)
         return given
 
 
@@ -170,7 +171,7 @@ class Upcoming(_Filters):
 
     def answer(self, database: Database) -> tuple[datetime, Result]:
         moment = _read_observed(database.reader, self.as_of, "as_of")
-        filters = self.filters(database.reader) | {"within": self.within}
+        filters = self.filters(database.reader, moment) | {"within": self.within}
         found = database.upcoming(**filters, estimated=self.estimated, as_of=moment)
         return moment, _shorten(found)
 
@@ -191,7 +192,7 @@ class EventsAsOf(_Filters):
     def answer(self, database: Database) -> tuple[datetime, Result]:
         moment = _read_observed(database.reader, self.as_of, "as_of")
         found = database.events(
-            **self.filters(database.reader),
+            **self.filters(database.reader, moment),
             as_of=moment,
             window=(self.from_ or None, self.to or None),
             status=_split_joined(self.status, lambda w: read_choices(w, "status", STATUSES)),
@@ -235,7 +236,7 @@ class WhatChanged(_Filters):
         until = read_known_at(database.reader, self.until or None, "until")
         if until < since:
             raise InvalidArgument(f"until: {self.until} is before since, {self.since}")
-        filters = self.filters(database.reader)
+        filters = self.filters(database.reader, until)
         kinds = _split_joined(self.kinds, lambda words: read_choices(words, "kinds", KINDS))
         return until, database.changes(since, until, kinds=kinds or None, **filters)
 
@@ -314,7 +315,7 @@ def read_call(name: str, given: Mapping[str, Any]) -> Tool:
 def _shorten(found: Result) -> Result:
     """Return events without long columns: exact dates first; the sort keeps the order of each."""
     shown = found[[name for name in found.columns if name not in _LONG]]
-    return Result(shown.arrow().sort_by([("is_estimated", "ascending")]))
+    return Result(shown.arrow().sort_by([("is_estimated", "ascending")]), found.notes)
 
 
 def _read_observed(reader: Reader, text: str, name: str) -> datetime:
@@ -322,31 +323,3 @@ def _read_observed(reader: Reader, text: str, name: str) -> datetime:
     moment = read_known_at(reader, text or None, name)
     check_observed(reader, moment, name, moment)
     return moment
-
-
-def _resolve_coins(reader: Reader, texts: Sequence[str]) -> list[Coin]:
-    """Return the one coin of each text.
-
-    Raises:
-        UnknownName, AmbiguousCoin: the message lists the coins to choose from, with their ranks.
-    """
-    named = find_coins(reader, texts) if texts else {}
-    for text in texts:
-        found = named.get(text, ())
-        if len(found) == 1:
-            continue
-        coins = found or find_similar(reader, text)
-        values = {"coins": [coin.slug for coin in coins], "at": reader.now()}
-        # A replay does not know today's ranks.
-        ranks = {row["coin"]: row["rank"] for row in reader.rows(_SQL["find_ranks"], values)}
-        coins = [replace(coin, rank=ranks.get(coin.slug)) for coin in coins]
-        listed = json_text([asdict(coin) for coin in coins[:_CANDIDATES_MAX]])
-        shown = json_text(cut_line(text, 60))
-        if not found:
-            raise UnknownName(f"no coin has the ticker, name or slug {shown}. Similar: {listed}")
-        raise AmbiguousCoin(
-            f"{shown} stands for {len(coins)} coins; nothing was selected. Call again with the "
-            f"slug of the coin that is meant, such as slug:{coins[0].slug}. They are {listed}",
-            coins,
-        )
-    return [named[text][0] for text in texts]

@@ -47,6 +47,24 @@ WHERE a.label <> '' AND NOT (a.is_pair AND l.kind = 'name')
 ORDER BY
     a.is_pair, list_position(['slug', 'symbol', 'name'], l.kind), l.rank NULLS LAST, l.coin
 
+-- name: ranks_at
+-- Grain: one row per coin of $coins, slugs, that a pull had shown by $at, with its rank then.
+-- Parameters: $coins, $at. Run twice: the same rows.
+SELECT coin, rank
+FROM _almanac.coins_at($at::TIMESTAMPTZ)
+WHERE list_contains($coins::VARCHAR[], coin)
+
+-- name: largest_over_time
+-- Grain: one row per pull of coins: when it was, in microseconds since 1970, and the coin of $coins,
+-- slugs, with the best rank then; NULL if none had one.
+-- Parameters: $coins. Run twice: the same rows.
+SELECT epoch_us(t.observed_at) AS since_us, arg_min(s.coin, s.rank) AS coin
+FROM (SELECT DISTINCT observed_at FROM coin_snapshots) AS t
+LEFT JOIN coin_snapshots AS s
+    ON s.observed_at = t.observed_at AND list_contains($coins::VARCHAR[], s.coin)
+GROUP BY t.observed_at
+ORDER BY t.observed_at
+
 -- name: coverage_at
 -- Grain: one row per feed, plan, window and filters: its last complete pull at or before $at.
 -- Parameters: $at. Run twice: the same rows.

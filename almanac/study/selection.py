@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from almanac.coins import Coin, explain_ambiguous_coin, find_coins, resolve_slugs
+from almanac.coins import Coin, find_coins, refuse_ambiguous_coins, resolve_slugs
 from almanac.core.errors import AmbiguousCoin, InvalidArgument
 from almanac.core.statements import Statements
 from almanac.core.timestamps import Duration, TimeUnit
@@ -58,7 +58,7 @@ def name_coins(reader: Reader, names: Iterable[str], said: NamedCoins) -> CoinNa
         slugs={text: coins[0].slug for text, coins in found.items() if len(coins) == 1},
         unknown=tuple(text for text in texts if text not in found),
         ambiguous={
-            text: explain_ambiguous_coin(text, coins)
+            text: str(refuse_ambiguous_coins({text: coins}))
             for text, coins in found.items()
             if len(coins) > 1
         },
@@ -249,7 +249,7 @@ def select_events(
         named = name_coins(reader, names, read_named_coins(request.coins))
         columns = find_price_columns(named, names)
         if named.ambiguous and not columns:
-            raise AmbiguousCoin(next(iter(named.ambiguous.values())) + ADVICE, [])
+            raise AmbiguousCoin(next(iter(named.ambiguous.values())) + ADVICE, {})
         wanted = resolve_slugs(reader, select_coins(request.coins))
         traded = [slug for slug in columns if wanted is None or slug in wanted]
         values: dict[str, Any] = {

@@ -20,7 +20,7 @@ from almanac.console import EXIT_INTERRUPTED, people
 from almanac.core.errors import InvalidArgument, WarehouseError
 from almanac.core.timestamps import utc_now
 from almanac.events import KINDS, MinImpact, make_impact_values, read_choices, resolve_categories
-from almanac.reader import Reader
+from almanac.reader import Ambiguous, Reader
 from application.cli.options import instant_option, settings_of
 from application.console import print_json
 from application.web.html_report import post_digest
@@ -41,23 +41,29 @@ Change = dict[str, Any]
 after it."""
 
 
-def post_changes(home: Path | None, filters: Mapping[str, Any]) -> None:
+def post_changes(home: Path | None, filters: Mapping[str, Any], ambiguous: Ambiguous) -> None:
     """Post the changes since the last post with these filters to ALMANAC_DIGEST_URL."""
     restrict_new_files()
     settings = settings_of(home)
-    posted = post_digest(settings, locate_existing_home(settings), utc_now(), **filters)
+    place, now = locate_existing_home(settings), utc_now()
+    posted = post_digest(settings, place, now, ambiguous=ambiguous, **filters)
     nothing = "Nothing to post: nothing was published since the last post."
     people.print(f"Posted: {posted}." if posted else nothing, soft_wrap=True)
 
 
 def follow_changes(
-    home: Path | None, filters: Mapping[str, Any], since: str | None, *, once: bool
+    home: Path | None,
+    filters: Mapping[str, Any],
+    since: str | None,
+    *,
+    once: bool,
+    ambiguous: Ambiguous,
 ) -> None:
     """Print each change of a home as a JSON line as it becomes known."""
     cursor = since if since is not None and _CURSOR.fullmatch(since) else None
     start = _END if since is None or cursor else instant_option("--since", since)
     warehouse = locate_warehouse(home)
-    with closing(Reader(warehouse)) as reader:
+    with closing(Reader(warehouse, ambiguous=ambiguous)) as reader:
         is_chosen = make_change_filter(reader, **filters)
     stop = threading.Event()
     stop_by_signals(stop.set)

@@ -9,7 +9,13 @@ from typing import Annotated
 import typer
 
 from almanac.coins import resolve_slugs
-from almanac.commands import CategoriesOption, CoinsOption, MinImpactOption, split_names
+from almanac.commands import (
+    AmbiguousOption,
+    CategoriesOption,
+    CoinsOption,
+    MinImpactOption,
+    split_names,
+)
 from almanac.console import EXIT_USAGE, HomeOption, fail, local_file, people, show_steps
 from almanac.core.timestamps import utc_now
 from almanac.database import open_database
@@ -46,6 +52,7 @@ def report(
         str | None, typer.Option(help="Report what was known at this time.", show_default="now")
     ] = None,
     coins: CoinsOption = None,
+    ambiguous: AmbiguousOption = "raise",
     categories: CategoriesOption = None,
     min_impact: MinImpactOption = None,
     days: Annotated[int, typer.Option(min=1, max=366, help="Days ahead to show.")] = 14,
@@ -63,7 +70,7 @@ def report(
     refuse_part_of_home(path, place.warehouse)
     with show_steps("Writing the report"), open_database(place.warehouse) as database:
         reader = database.reader
-        slugs = resolve_slugs(reader, split_names("--coins", coins)) or ()
+        slugs = resolve_slugs(reader, split_names("--coins", coins), at, ambiguous) or ()
         named = tuple(sorted(split_names("--categories", categories) or ()))
         name = f"{html_report.REPORT} {','.join(sorted(slugs))};{','.join(named)};{least or ''}"
         next_one: AbstractContextManager[html_report.ReportRequest]

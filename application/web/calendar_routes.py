@@ -189,6 +189,7 @@ def read_query(parameters: QueryParams) -> FeedQuery:
         raise InvalidArgument(f"limit={limit!r}; expected a whole number")
     return FeedQuery(
         coins=split_list(given.get("coins")),
+        ambiguous=given.get("ambiguous"),  # type: ignore[arg-type]  # checked by write_feed
         categories=split_list(given.get("categories")),
         min_impact=given.get("min_impact"),
         q=given.get("q"),

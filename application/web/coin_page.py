@@ -65,7 +65,7 @@ def show_coin(request: SiteRequest) -> str:
     values: dict[str, Any] = {"coin": given}
     facts = read_events(request, _SQL["coin_facts"], values)
     if not facts:
-        with coin_problems(lambda coin: request.link(f"/coin/{quote(coin.slug, safe='')}")):
+        with coin_problems(lambda coin, _: request.link(f"/coin/{quote(coin.slug, safe='')}")):
             values["coin"] = request.database.resolve(given).slug
         facts = read_events(request, _SQL["coin_facts"], values)
     if not facts:

@@ -5,14 +5,13 @@ the calendar. Lists are separated by commas.
 """
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any, Final
 
-from almanac.coins import resolve_slugs
-from almanac.core.errors import AmbiguousCoin, InvalidArgument, UnknownName
+from almanac.coins import Coin, resolve_slugs
+from almanac.core.errors import InvalidArgument
 from almanac.core.statements import Statements
 from almanac.core.text import cut_line
 from almanac.core.timestamps import subtract_time
@@ -20,7 +19,7 @@ from almanac.events import BANDS, make_impact_values, read_min_impact
 from application.web.pages import PageProblem, SiteRequest, coin_problems
 
 _SQL = Statements("application.web")
-FILTERS: Final = ("coins", "categories", "min_impact", "q")
+FILTERS: Final = ("coins", "ambiguous", "categories", "min_impact", "q")
 """The parameters that `read_filters` reads."""
 _TABLES: Final = {"page_events": "latest", "page_coin_events": "coin", "page_coins": "coin"}
 """The statements that `read_events` prepares, each after those that it reads, and the column by
@@ -202,16 +201,16 @@ def _read_coins(request: SiteRequest) -> list[str] | None:
     names = split_list(request.text("coins"))
     if not names:
         return None
-    with suppress(AmbiguousCoin, UnknownName):
-        return list(dict.fromkeys(resolve_slugs(request.reader, names) or ()))
-    found: list[str] = []
-    for name in names:
-        # Each choice is this page with a coin in place of the name that needs a choice.
-        rest = ",".join(other for other in names if other.lower() != name.lower())
-        kept = f"{rest}," if rest else ""
-        with coin_problems(lambda coin, kept=kept: request.again(coins=f"{kept}slug:{coin.slug}")):  # type: ignore[misc]
-            found += resolve_slugs(request.reader, name) or ()
-    return found
+    rule: Any = read_choice(request, "ambiguous", {"raise": "", "largest": ""}, "raise")
+
+    def link(coin: Coin, name: str) -> str:
+        """Return the address of this page with a coin in place of the name that needs a choice."""
+        rest = [other for other in names if other.lower() != name.lower()]
+        return request.again(coins=",".join([*rest, f"slug:{coin.slug}"]))
+
+    with coin_problems(link, request.again(ambiguous="largest")):
+        slugs = resolve_slugs(request.reader, names, request.moment, rule) or ()
+    return list(dict.fromkeys(slugs))
 
 
 def _read_categories(request: SiteRequest) -> list[str] | None:

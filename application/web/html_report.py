@@ -30,7 +30,7 @@ from almanac.digest import (
     summary,
 )
 from almanac.events import check_observed, make_impact_values, read_known_at, resolve_categories
-from almanac.reader import Reader
+from almanac.reader import Ambiguous, Reader
 from application.web.changes_page import show_changes
 from application.web.pages import Pages, instant_text, render
 from application.web.quality_page import HomeState, show_quality
@@ -171,7 +171,14 @@ def make_html(settings: Settings, home: Home, database: Database, request: Repor
         )
 
 
-def post_digest(settings: Settings, home: Home, now: datetime, **filters: Any) -> str | None:
+def post_digest(
+    settings: Settings,
+    home: Home,
+    now: datetime,
+    *,
+    ambiguous: Ambiguous = "raise",
+    **filters: Any,
+) -> str | None:
     """Post the changes since the last post with these filters; return its period and summary.
 
     The period ends with the last publication, so the next post includes a day without a post.
@@ -187,7 +194,7 @@ def post_digest(settings: Settings, home: Home, now: datetime, **filters: Any) -
         raise SettingsError("a digest needs ALMANAC_DIGEST_URL, which is not set.")
     with ExitStack() as opened:
         reader = opened.enter_context(open_database(home.warehouse, clock=lambda: now)).reader
-        slugs = resolve_slugs(reader, filters.pop("coins", None))
+        slugs = resolve_slugs(reader, filters.pop("coins", None), ambiguous=ambiguous)
         filters["coins"] = slugs and [f"slug:{slug}" for slug in sorted(slugs)]
         named = {key: value for key, value in sorted(filters.items()) if value is not None}
         name = f"{DIGEST} {named}" if named else DIGEST

@@ -6,7 +6,7 @@ The tables are filled by hand; macros and views are those of a publication. Belo
 such a file, replacing it by a newer one. Does not: how a merge fills the tables (tests/history).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
@@ -61,11 +61,13 @@ def publish_by_hand(
     absences: Iterable[Absence] = (),
     coins: Sequence[NamedCoin] = (),
     removed: Sequence[tuple[str, datetime]] = (),
+    ranked: Mapping[datetime, Mapping[str, int | None]] | None = None,
 ) -> Path:
     """Write what was published by an instant, by default by the last version or pull.
 
-    A pull is of every event date. `removed` are events and times of versions that a refold removed.
-    The order of publication is the order of knowledge. A file at the path is replaced by a rename.
+    A pull is of every event date. `removed` are events and times of versions that a refold removed;
+    `ranked` are the ranks of each pull of coins. The order of publication is the order of
+    knowledge. A file at the path is replaced by a rename.
     """
     made = Handmade(versions, claims=claims, absences=absences, pulls=pulls)
     if at is not None:
@@ -90,7 +92,7 @@ def publish_by_hand(
             connection.execute(expand(_CURRENT, GROUPS).replace("{source}", source))
         elif {table.name, table.qualified} & PUBLISHED.keys() and table is not EVENTS:
             connection.execute(f"INSERT INTO {table.qualified} BY NAME {source}")
-    _fill_coins(made, coins)
+    _fill_coins(made, coins, ranked)
     for event_id, known_from in removed:
         connection.execute(
             "INSERT INTO published.state.removed_versions VALUES ($event_id, $known_from, 0)",
@@ -135,7 +137,11 @@ def _declared() -> bytes:
         return file.path.read_bytes()
 
 
-def _fill_coins(made: Handmade, coins: Sequence[NamedCoin]) -> None:
+def _fill_coins(
+    made: Handmade,
+    coins: Sequence[NamedCoin],
+    ranked: Mapping[datetime, Mapping[str, int | None]] | None,
+) -> None:
     """Fill the coins; a coin of events that is not one of them has its slug as its names."""
     made.connection.execute(
         "INSERT INTO published.main.coins BY NAME SELECT unnest($slug::VARCHAR[]) AS slug, "
@@ -143,6 +149,12 @@ def _fill_coins(made: Handmade, coins: Sequence[NamedCoin]) -> None:
         "unnest($rank::INTEGER[]) AS rank",
         {key: [getattr(coin, key) for coin in coins] for key in NamedCoin._fields},
     )
+    for seen_at, ranks in (ranked or {}).items():
+        made.connection.execute(
+            "INSERT INTO published.main.coin_snapshots BY NAME SELECT unnest($coin) AS coin, "
+            "unnest($rank) AS rank, $at::TIMESTAMPTZ AS observed_at",
+            {"coin": list(ranks), "rank": list(ranks.values()), "at": seen_at},
+        )
     made.connection.execute(
         "INSERT INTO published.state.coin_labels BY NAME "
         "SELECT DISTINCT slug, slug AS symbol, slug AS name "

@@ -45,7 +45,11 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for coin in COINS
     ]
     path = tmp_path_factory.mktemp("coins") / "warehouse.duckdb"
-    return publish_by_hand(path, versions, pulls=[at(1), at(8)], coins=COINS)
+    ranks = {coin.slug: coin.rank for coin in COINS}
+    # Before, no coin had a rank; then `sand` had the better one.
+    early = {**dict.fromkeys(ranks), "sand": 3}
+    ranked = {at(1): dict.fromkeys(ranks), at(3): early, at(5): ranks}
+    return publish_by_hand(path, versions, pulls=[at(1), at(8)], coins=COINS, ranked=ranked)
 
 
 @pytest.fixture(scope="module")
@@ -237,10 +241,11 @@ def test_the_message_says_what_to_write_for_each_coin(db: almanac.Database) -> N
     with pytest.raises(almanac.AmbiguousCoin) as error:
         db.upcoming("sand")
     assert str(error.value) == (
-        "'sand' stands for 2 coins: slug:sand (Sand Protocol), slug:the-sandbox (The Sandbox). "
-        "Choose one, such as 'slug:sand'"
+        "'sand' stands for 2 coins: slug:the-sandbox (The Sandbox, rank 20), slug:sand (Sand "
+        "Protocol, rank 50). Choose one, such as 'slug:the-sandbox', or take the best rank: "
+        "ambiguous='largest'"
     )
-    assert "coins={'sand': 'slug:sand'}" in error.value.__notes__[0]
+    assert "coins={'sand': 'slug:the-sandbox'}" in error.value.__notes__[0]
     frame = pd.DataFrame({"ts": [at(5)], "coin": ["sand"]})
     for coin in ("sand", "the-sandbox"):
         joined = db.attach_known(frame, coins={"sand": f"slug:{coin}"})
@@ -256,8 +261,46 @@ def test_a_database_may_take_every_text_for_a_slug(file: Path) -> None:
         assert list(joined["next_event_id"]) == ["terra"]
         with pytest.raises(almanac.UnknownName, match="no coin has the slug 'BTC'"):
             db.resolve("BTC")
-    with pytest.raises(almanac.InvalidArgument, match="coins_are='slugs'; expected any, slug"):
+    with pytest.raises(
+        almanac.InvalidArgument, match="coins_are='slugs'; expected any, slug, ticker"
+    ):
         almanac.open(file, coins_are="slugs")  # type: ignore[arg-type]
+
+
+def test_the_largest_coin_is_that_of_the_time_and_the_answer_names_it(file: Path) -> None:
+    with almanac.open(file, clock=lambda: NOW, ambiguous="largest") as db:
+        assert db.resolve("sand").slug == "the-sandbox"
+        then = db.events(coins="sand", as_of=at(4))
+        assert [row["event_id"] for row in then] == ["sand"]
+        assert then.notes == (
+            "'sand' is read as sand (Sand Protocol), rank 3, the best of 2 coins",
+        )
+        assert then.notes[0] in repr(then)
+
+
+def test_the_largest_coin_of_each_row_is_that_of_its_time(file: Path) -> None:
+    times = [at(4), at(6)]
+    with almanac.open(file, clock=lambda: NOW, ambiguous="largest") as db:
+        frame = pd.DataFrame({"ts": times, "coin": ["sand", "sand"]})
+        joined = db.attach_known(frame)
+        assert list(joined["next_event_id"]) == ["sand", "the-sandbox"]
+        assert list(joined["coin_slug"]) == ["sand", "the-sandbox"]
+        bars = db.features(pd.DatetimeIndex(times), "1h", "BTC, sand")
+        assert list(bars["coin_slug"]) == ["bitcoin", "sand", "bitcoin", "the-sandbox"]
+        with pytest.raises(almanac.AmbiguousCoin, match="no coin had a rank at 2026-03-02"):
+            db.attach_known(frame.assign(ts=[at(4), at(2)]))
+
+
+def test_all_ambiguous_texts_are_reported_together_with_ranks(file: Path) -> None:
+    with almanac.open(file, clock=lambda: NOW) as db:
+        with pytest.raises(almanac.AmbiguousCoin) as error:
+            db.upcoming(["sand", "BTC", "terra"])
+        named = {
+            text: [coin.rank for coin in found] for text, found in error.value.candidates.items()
+        }
+        assert named == {"sand": [20, 50], "terra": [50, 60]}
+    with almanac.open(file, clock=lambda: NOW, coins_are="ticker") as db:
+        assert db.resolve("sand").slug == "the-sandbox"
 
 
 def test_an_audit_takes_the_one_of_two_coins_that_had_the_event(db: almanac.Database) -> None:

@@ -10,15 +10,6 @@ FROM answer
 -- text. Parameters: none. Run twice: the same rows.
 SELECT name, value FROM _almanac.facts WHERE name IN ('publication', 'published_at')
 
--- name: find_ranks
--- Grain: one row per coin of $coins, slugs, that is listed and whose rank was known at $at.
--- Parameters: $coins, $at. Run twice: the same rows.
-SELECT slug AS coin, rank
-FROM coins
-WHERE list_contains($coins::VARCHAR[], slug)
-    AND missing_since IS NULL
-    AND coalesce(last_seen_at <= $at::TIMESTAMPTZ, true)
-
 -- name: known_history
 -- Grain: one row per version of the event $event_id that was known at $at, oldest first, as it was
 -- known then: its end is NULL if it became known later.

@@ -23,6 +23,7 @@ COINS = [
     NamedCoin("first-sun", "SUN", "First Sun", 40),
     NamedCoin("other-sun", "SUN", "Other Sun", 90),
 ]
+RANKED = {PULLS[0]: {coin.slug: coin.rank for coin in COINS}}
 _MOVED: dict[str, Any] = {
     "event_id": "moved",
     "coins": ("bitcoin",),
@@ -60,7 +61,7 @@ VERSIONS = [
 
 
 def publish(path: Path, until: datetime | None = None) -> Path:
-    return publish_by_hand(path, VERSIONS, pulls=PULLS, at=until, coins=COINS)
+    return publish_by_hand(path, VERSIONS, pulls=PULLS, at=until, coins=COINS, ranked=RANKED)
 
 
 @pytest.fixture(scope="session")

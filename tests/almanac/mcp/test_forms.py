@@ -86,10 +86,10 @@ READ: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("query", {"sql": " FROM range(3) ", "limit": 2.0}, {"sql": "FROM range(3)", "limit": 2}),
 )
 REFUSED: tuple[tuple[str, dict[str, Any], str], ...] = (
-    ("upcoming", {"coins": ["SUN"]}, '"name": "First Sun", "rank": 40}'),
-    ("upcoming", {"coins": "$SUN"}, '"$SUN" stands for 2 coins'),
-    ("upcoming", {"coins": ["bitcoinn"]}, 'Similar: [{"slug": "bitcoin"'),
-    ("upcoming", {"coins": "FOO/USDT"}, 'no coin has the ticker, name or slug "FOO/USDT"'),
+    ("upcoming", {"coins": ["SUN"]}, "slug:first-sun (First Sun, rank 40)"),
+    ("upcoming", {"coins": "$SUN"}, "'$SUN' stands for 2 coins"),
+    ("upcoming", {"coins": ["bitcoinn"]}, "Similar: bitcoin (Bitcoin)"),
+    ("upcoming", {"coins": "FOO/USDT"}, "no coin has the ticker 'FOO' of 'FOO/USDT'"),
     ("upcoming", {"coins": [{"slug": "bitcoin"}]}, "coins: Input should be a valid string"),
     ("upcoming", {"coins": "x" * 500_000}, "no coin has"),
     ("upcoming", {"categories": ["Unlock"]}, "Similar: Token Unlock"),

@@ -148,3 +148,10 @@ def test_values_that_json_lacks_are_read(toolbox: Toolbox) -> None:
     assert (row["t"], row["i"], row["d"]) == ("2026-03-01T00:00:00Z", "infinity", 1.5)
     assert (row["big"], row["last"]) == ("9007199254740993", 9007199254740992)
     assert row["inner"] == [{"x": "-9007199254740993"}]
+
+
+def test_the_note_names_the_coin_that_was_taken(toolbox: Toolbox) -> None:
+    for name, given in (("upcoming", {}), ("what_changed", {"since": "2026-03-02"})):
+        answer = toolbox.call(name, {**given, "coins": "SUN", "ambiguous": "largest"})
+        taken = "'SUN' is read as first-sun (First Sun), rank 40, the best of 2 coins."
+        assert answer["note"].startswith(taken)

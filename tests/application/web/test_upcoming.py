@@ -265,6 +265,7 @@ def test_ambiguous_ticker_lists_its_coins_as_links(client: TestClient) -> None:
     page = unescape(answer.text)
     assert "<h1><bdi>Which coin?</bdi></h1>" in page
     assert "2 coins have this ticker or name. Choose one." in page
+    assert "/?coins=dash%2CBTC&when=90d&ambiguous=largest" in page
     assert not [text for text in ("almanac.open", "coins={", "history begins") if text in page]
 
 
