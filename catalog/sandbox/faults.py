@@ -40,7 +40,6 @@ FAULTS: Final[dict[str, str]] = {
     "slow": "a delayed response, a 500 at the time limit; value: the delay in seconds (1)",
     "drop": "the connection breaks inside the body; value: the share sent (0.5)",
     "truncate": "the body ends early but cleanly; value: the share sent (0.5)",
-    "empty": "200 with an empty body",
     "html": "200 with an HTML page instead of data",
     "repeat_cursor": "a page returns its own cursor (A to A)",
     "shift_rows": "a page after the first omits its first row",
@@ -182,7 +181,7 @@ class FaultLayer:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         faults: dict[str, Fault] = scope["state"]["faults"]
-        if faults.keys() & {"storm", "quota", "unavailable", "html", "empty"}:
+        if faults.keys() & {"storm", "quota", "unavailable", "html"}:
             delay_s = faults["slow"].number if "slow" in faults else 0.0
             await asyncio.sleep(min(delay_s, self.time_limit_s))
             response = _replace_response(scope, faults)
@@ -250,9 +249,7 @@ def _replace_response(scope: Scope, faults: dict[str, Fault]) -> Response:
         if value == "service":
             return error_response(errors.ServiceUnavailable(), scope)
         return Response("upstream unavailable", int(value), {"Content-Type": "text/plain"})
-    if "html" in faults:
-        return Response(_HTML, headers={"Content-Type": "text/html"})
-    return Response(b"", media_type="application/json")
+    return Response(_HTML, headers={"Content-Type": "text/html"})
 
 
 class FaultyPush(Poster):
