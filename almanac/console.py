@@ -137,8 +137,7 @@ def show_steps(title: str) -> Iterator[Callable[[str], None]]:
             warnings.print(f"{shown} ({monotonic() - began:.0f} s)", soft_wrap=True)
 
     def show_phase(name: str, done: int, total: int | None) -> None:
-        of = "" if total is None else f" of {total:,}"
-        phases[threading.get_ident()] = f"{name} {done:,}{of}" if done or of else name
+        phases[threading.get_ident()] = progress.describe_phase(name, done, total)
         line.update(task, description=f"{title}: {'; '.join(phases.values())} ...")
 
     def show_title(next_title: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 from almanac import coins as coin_names
 from almanac.coins import Coin
 from almanac.core.errors import InvalidArgument, UnknownName
+from almanac.core.progress import describing
 from almanac.core.statements import Statements
 from almanac.core.timestamps import (
     Duration,
@@ -216,16 +217,16 @@ class Database(EventQueries, Joins):
         """
         from almanac.audit.audit import audit
 
-        return audit(
-            self._reader,
-            signals,
-            decided_at=decided_at,
-            fields=fields,
-            basis=basis,
-            universe=universe,
-            unit=unit,
-            progress=progress,
-        )
+        with describing(progress):
+            return audit(
+                self._reader,
+                signals,
+                decided_at=decided_at,
+                fields=fields,
+                basis=basis,
+                universe=universe,
+                unit=unit,
+            )
 
     def event_study(
         self,

@@ -45,7 +45,7 @@ class Stream:
 
 
 class RowProgress:
-    """Tells a caller which step runs, and how many rows are done; without a caller it is silent."""
+    """Tells a caller how many rows are done; without a caller it is silent."""
 
     def __init__(
         self,
@@ -56,26 +56,14 @@ class RowProgress:
         self._report, self._rows, self._monotonic = report, rows, monotonic
         self._began, self._done = monotonic(), 0
 
-    def step(self, text: str) -> None:
-        """Report what is done now, such as `judging date`."""
-        if self._report is not None:
-            self._report(f"{text}, {self._counted()}" if self._done else text)
-
-    def add(self, rows: int) -> None:
-        """Count rows as done, and report it."""
-        self._done += rows
-        if self._report is not None:
-            self._report(self._counted())
-
     def counted(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         for table in tables:
-            self.add(table.num_rows)
+            self._done += table.num_rows
+            if self._report is not None:
+                rate = self._done / max(self._monotonic() - self._began, 1e-6)
+                total = f" of {self._rows:,}" if self._rows is not None else ""
+                self._report(f"{self._done:,}{total} rows, {rate:,.0f} a second")
             yield table
-
-    def _counted(self) -> str:
-        rate = self._done / max(self._monotonic() - self._began, 1e-6)
-        total = f" of {self._rows:,}" if self._rows is not None else ""
-        return f"{self._done:,}{total} rows, {rate:,.0f} a second"
 
 
 def open_stream(source: Any, argument: str = "signals") -> Stream | None:

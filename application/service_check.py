@@ -19,6 +19,7 @@ from urllib.parse import quote
 import msgspec
 
 from almanac.core.statements import Statements
+from almanac.reading.attached_file import connected
 from catalog.contract import constants
 from catalog.contract.plans import Plan
 from catalog.contract.records import (
@@ -34,7 +35,6 @@ from catalog.contract.records import (
 )
 from resources.http.client import CatalogClient, InspectedResponse
 from warehouse.codecs import UnreadableBody, decode_json
-from warehouse.queries import connected
 
 _RATE_HEADERS: Final = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
 _SIGNATURE: Final = re.compile(r"\b([A-Za-z][A-Za-z0-9]*(?:-[A-Za-z0-9]+)*-Signature)\b")

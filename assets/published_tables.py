@@ -18,6 +18,7 @@ import duckdb
 
 from almanac.core.errors import WarehouseError
 from almanac.core.text import plain_line
+from almanac.reading.attached_file import connected
 from assets.event_changes import CHANGES, code_version, record_other_days
 from assets.landed_calendar import read_backfilled, record_months
 from assets.layout import WAREHOUSE_POOL, Layout, step_failure
@@ -30,7 +31,6 @@ from assets.metadata import (
 )
 from warehouse.history.merge import merge
 from warehouse.home import Home
-from warehouse.queries import connected
 from warehouse.schema import ddl, tables
 from warehouse.schema.tables import Table
 

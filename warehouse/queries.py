@@ -1,7 +1,4 @@
-"""Queries of a published file: its activity.
-
-`connect`, `connected` and `run_sql` come from almanac.reading.attached_file. Timestamps are UTC.
-"""
+"""The activity of a catalog, as a published file shows it. Timestamps are UTC."""
 
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -10,12 +7,10 @@ from typing import Final
 
 import duckdb
 
-from almanac.core.errors import QueryRefused, WarehouseError
+from almanac.core.errors import WarehouseError
 from almanac.core.statements import Statements
-from almanac.reading.attached_file import QueryAnswer, connect, connected, run_sql
+from almanac.reading.attached_file import connected
 from catalog.contract import constants
-
-__all__ = ["QueryAnswer", "QueryRefused", "connect", "connected", "run_sql"]
 
 _SQL = Statements(__package__)
 

@@ -5,7 +5,7 @@ Only the events missing from the table show such a filter. `compare_universe` fi
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -20,6 +20,7 @@ from almanac.audit.report import Audit
 from almanac.audit.row_events import SQL, PullTimes
 from almanac.audit.user_rows import read_signals
 from almanac.coins import resolve_slugs
+from almanac.core import progress
 from almanac.core.errors import InvalidArgument
 from almanac.core.timestamps import ORIGIN, US, TimeUnit, read_duration
 from almanac.events import (
@@ -31,7 +32,7 @@ from almanac.events import (
 )
 from almanac.reader import Reader
 from almanac.results import Result
-from almanac.streams import SLICE_ROWS, RowProgress
+from almanac.streams import SLICE_ROWS
 
 KEYS: Final = ("within", "lead", "every", "coins", "categories", "min_impact", "status")
 _EXAMPLE: Final = "universe={'within': '7d', 'min_impact': 7}"
@@ -137,7 +138,6 @@ def audit(
     basis: str,
     universe: Mapping[str, Any] | None = None,
     unit: TimeUnit | None = None,
-    progress: Callable[[str], None] | None,
     rows_max: int = SLICE_ROWS,
     held_bytes: int = HELD_BYTES,
 ) -> Audit:
@@ -149,8 +149,8 @@ def audit(
     signals = read_signals(
         source, decided_at=decided_at, fields=fields, unit=unit, rows_max=rows_max
     )
-    shown = RowProgress(progress, signals.rows)
-    shown.step("reading the rows")
+    progress.phase("reading the rows")
+    done = 0
     naive: Counter[str] = Counter()
     used: Counter[str] = Counter()
     with (
@@ -164,17 +164,18 @@ def audit(
         rule = None if universe is None else read_universe_rule(reader, universe)
         pairs = DecisionPairs()
         for batch in signals.batches:
-            judged = judge(reader, batch, pulls, claimed=basis == "claimed", progress=shown.step)
+            judged = judge(reader, batch, pulls, claimed=basis == "claimed")
             findings.append(judged.findings)
             verdicts.append(judged.verdicts)
             naive.update(judged.naive)
             used.update(judged.used)
             if rule is not None:
                 pairs.add(judged.verdicts)
-            shown.add(batch.table.num_rows)
+            done += batch.table.num_rows
+            progress.phase("rows", done, signals.rows)
         differences = None
         if rule is not None:
-            shown.step("comparing with the universe")
+            progress.phase("comparing with the universe")
             is_claimed = basis == "claimed"
             differences = compare_universe(reader, rule, pairs, pulls.now, claimed=is_claimed)
         return Audit(

@@ -9,7 +9,6 @@ import typer
 
 from almanac.commands import decode_argument, locate_warehouse
 from almanac.console import HomeOption, JsonOption, local_file, show_steps
-from almanac.core import progress
 from almanac.core.errors import InvalidArgument
 from almanac.core.text import escape_json, plain
 from almanac.core.timestamps import TimeUnit, read_zone
@@ -109,7 +108,6 @@ def audit(
             basis=basis,
             universe=dict(map(_read_filter, universe or ())) or None,
             unit=unit,
-            progress=progress.phase,
         )
     if html is not None:
         answer.to_html(html)

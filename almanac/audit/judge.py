@@ -3,7 +3,6 @@
 The user's rows stay in Arrow; every statement joins whole tables on unique keys.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,6 +31,7 @@ from almanac.audit.row_events import (
     replace_coins_with_slugs,
 )
 from almanac.audit.user_rows import Signals
+from almanac.core import progress
 from almanac.core.statements import quoted
 from almanac.reader import Reader
 
@@ -62,10 +62,9 @@ def judge(
     pulls: PullTimes,
     *,
     claimed: bool,
-    progress: Callable[[str], None],
 ) -> JudgedRows:
     """Return the verdicts on rows under one basis: what was observed, or also what is claimed."""
-    progress("finding what was known at each decision")
+    progress.phase("finding what was known at each decision")
     row_events = find_row_events(reader, signals, pulls, claimed=claimed)
     placed, naive = row_events.placed, dict(row_events.naive)
     # In the table itself: a statement may give its rows in another order.
@@ -73,7 +72,7 @@ def judge(
     found = [_no_findings(str(reader.tz))]
     used_counts: dict[str, int] = {}
     for name in signals.fields:
-        progress(f"judging {name}")
+        progress.phase(f"judging {name}")
         values = signals.table[name]
         given = placed.append_column("value", values.take(placed["index"]))
         used_counts[name] = pc.count(given["value"]).as_py()
@@ -100,7 +99,7 @@ def judge(
         frames = {"findings": departed, "rows": row_events.rows}
         departed = reader.query(SQL["findings_of_coins"], frames=frames)
         found.append(departed.append_column("used", departed["slug"]))
-    progress("counting")
+    progress.phase("counting")
     frames = {"uses": row_events.uses, "unplaced": row_events.unplaced}
     frames["value_findings"] = pa.concat_tables(found, promote_options="default")
     frames["severities"] = _SEVERITIES

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from almanac.audit.fields import EVENT, NO_EVENT, VERDICTS
 from almanac.audit.findings import AuditFindings, StoredRows
 from almanac.core.errors import LookAhead
 from almanac.core.text import count_noun, cut_line, plain_line, render_html
+from almanac.core.timestamps import utc_text
 from almanac.user_files import local_path
 
 GROUP_TITLES: Final = {
@@ -100,7 +101,7 @@ class Audit(AuditFindings):
                 "findings": found,
                 "findings_left_off": len(self.rows) - len(found),
             },
-            default=lambda at: at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+            default=utc_text,
             ensure_ascii=False,
             indent=1,
         )

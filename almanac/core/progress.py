@@ -55,3 +55,16 @@ def listening(
         yield
     finally:
         _listeners.reset(token)
+
+
+def describe_phase(name: str, done: int, total: int | None) -> str:
+    """Return a phase as text, such as `fold batches 1 of 3`."""
+    of = "" if total is None else f" of {total:,}"
+    return f"{name} {done:,}{of}" if done or of else name
+
+
+@contextmanager
+def describing(report: Callable[[str], None] | None) -> Iterator[None]:
+    """Within this context, call a function, if there is one, with a line for each phase."""
+    with listening(phase=lambda *phase: report and report(describe_phase(*phase))):
+        yield

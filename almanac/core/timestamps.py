@@ -70,6 +70,11 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+def utc_text(instant: datetime) -> str:
+    """Return a timestamp as ISO 8601 in UTC with a Z, to the microsecond if it has them."""
+    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
 def read_zone(name: str | tzinfo) -> tzinfo:
     """Return a time zone: UTC, or an IANA name such as `Europe/Berlin`.
 

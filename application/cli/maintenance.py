@@ -17,7 +17,7 @@ from almanac.console import EXIT_ERROR, JsonOption, Table, fail, people, show_st
 from almanac.core import progress
 from almanac.core.errors import AlmanacError, WarehouseError
 from almanac.core.files import own_folder
-from almanac.reading.attached_file import set_aside_foreign_wal
+from almanac.reading.attached_file import connected, set_aside_foreign_wal
 from application.console import describe_quota, print_json
 from pipeline.health.warnings import LEAST_FREE_BYTES
 from pipeline.home_location import locate_existing_home, locate_home
@@ -29,7 +29,6 @@ from warehouse.history.verify import Finding
 from warehouse.history.verify import verify as verify_home
 from warehouse.home import Home
 from warehouse.landing.bucket import Bucket
-from warehouse.queries import connected
 
 PACKAGES = ("dagster", "duckdb", "httpx", "granian")
 

@@ -9,6 +9,7 @@ import typer
 
 from almanac.command_line import stop_by_signals, wait_until
 from almanac.console import EXIT_INTERRUPTED, EXIT_USAGE, JsonOption, fail, people
+from almanac.core.text import count_noun
 from almanac.core.timestamps import utc_now
 from application.cli.options import FirstLineOption, HostOption, PortOption
 from application.console import print_json, show_records
@@ -173,11 +174,8 @@ def _announce(settings: Settings, address: str, path: str, *, merge: bool, as_js
         print_json({"url": address + path, "health": f"{address}/healthz", "merge": merge})
         return
     people.print(f"Receiving webhooks on {address}{path}", soft_wrap=True)
-    count = len(settings.signing_secrets())
-    people.print(
-        f"Accepted: {settings.signature_header}, by {count} secret{'' if count == 1 else 's'}.",
-        soft_wrap=True,
-    )
+    secrets = count_noun(len(settings.signing_secrets()), "secret")
+    people.print(f"Accepted: {settings.signature_header}, by {secrets}.", soft_wrap=True)
     if merge:
         people.print("Deliveries are merged within seconds.")
     else:

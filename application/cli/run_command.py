@@ -195,7 +195,7 @@ def name_program(called: str) -> str:
 
 def _answer(program: str, warehouse: Path, query: str) -> None:
     """Print a query, and its rows as `almanac sql` does."""
-    from warehouse.queries import connected, run_sql
+    from almanac.reading.attached_file import connected, run_sql
 
     with connected(warehouse) as connection:
         answer = run_sql(connection, query)

@@ -11,6 +11,7 @@ import typer
 
 from almanac.command_line import stop_by_signals, wait_until
 from almanac.console import EXIT_INTERRUPTED, HomeOption, fail, people
+from almanac.core.text import count_noun
 from almanac.core.timestamps import utc_now
 from application.cli.account_commands import make_server_app
 from application.cli.options import (
@@ -150,9 +151,8 @@ def _report_end(state: ReplayState, *, as_json: bool) -> None:
     if as_json:
         print_json(msgspec.to_builtins(state))
         return
-    known = state.changes.known
     people.print(
-        f"The replay ended at {state.until:%FT%TZ}: {known:,} change{'' if known == 1 else 's'}, "
+        f"The replay ended at {state.until:%FT%TZ}: {count_noun(state.changes.known, 'change')}, "
         f"SHA-256 {state.changes.sha256}",
         soft_wrap=True,
     )

@@ -34,6 +34,7 @@ from almanac.core.errors import (
 )
 from almanac.core.statements import NO_VALUES, Statements
 from almanac.core.text import cut_line, json_text, make_web_address, plain, plain_line
+from almanac.core.timestamps import utc_text
 from almanac.database import Database
 from almanac.events import check_observed, is_stale, read_known_at
 from almanac.reader import Reader
@@ -443,9 +444,7 @@ def _without_controls(value: object) -> object:
 
 def instant_text(instant: datetime | None) -> str:
     """Return a timestamp in UTC, to the microsecond if it has them; empty for none."""
-    if instant is None:
-        return ""
-    return instant.astimezone(UTC).isoformat().removesuffix("+00:00") + "Z"
+    return "" if instant is None else utc_text(instant)
 
 
 def _picked_text(instant: datetime | None) -> str:

@@ -7,12 +7,12 @@ from pathlib import Path
 import duckdb
 
 from almanac.core.progress import listening
+from almanac.reading import attached_file
 from tests.crashes.after_kills import assert_repaired
 from tests.crashes.conftest import ROOT, Prepared
 from tests.crashes.rotting import land_again
 from tests.crashes.tables import whole
 from tests.hangs import wait_for
-from warehouse import queries
 from warehouse.history.merge import merge
 from warehouse.home import Home
 
@@ -90,6 +90,6 @@ def test_a_reader_in_the_same_process_blocks_no_run_and_keeps_what_it_opened(
         old = reader.execute(query).fetchall()
         merge(home)
         assert reader.execute(query).fetchall() == old
-    with queries.connected(home.warehouse) as fresh:
+    with attached_file.connected(home.warehouse) as fresh:
         assert fresh.execute(query).fetchall() != old
     assert whole(home) == prepared.after

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from pydantic import SecretStr
 
+from almanac.reading import attached_file
 from catalog.contract.plans import ENTERPRISE
 from resources.errors import CatalogError
 from resources.http.client import CatalogClient
@@ -31,7 +32,6 @@ from tests.hostile_service.kinds import KINDS
 from tests.hostile_service.upstream import Upstream, serving
 from tests.memory import peak_bytes
 from tests.unlimited import Unlimited
-from warehouse import queries
 from warehouse.files.storage import Storage
 from warehouse.history.merge import merge
 from warehouse.home import Home
@@ -145,7 +145,7 @@ class Life:
         return tuple(event_id for (event_id,) in found if event_id not in (".", ".."))
 
     def _query(self, query: str) -> list[tuple[Any, ...]]:
-        with queries.connected(self.home.warehouse) as connection:
+        with attached_file.connected(self.home.warehouse) as connection:
             return connection.execute(query).fetchall()
 
     def _true_cancelled(self) -> set[str]:

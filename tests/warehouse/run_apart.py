@@ -11,10 +11,11 @@ import resource
 import sys
 from pathlib import Path
 
+from almanac.core.errors import QueryRefused
 from almanac.core.files import remove_own_folders
+from almanac.reading.attached_file import connected, run_sql
 from almanac.reading.query_limits import QueryHooks, QueryLimits
 from tests.memory import peak_bytes
-from warehouse.queries import QueryRefused, connected, run_sql
 
 LIMITS = QueryLimits(memory_bytes=100_000_000, threads=1, timeout_s=0.1, grace_s=0.2)
 DATA_BYTES_MAX = 1_500_000_000

@@ -13,10 +13,10 @@ import duckdb
 import pytest
 
 from almanac.core.errors import WarehouseError
+from almanac.reading.attached_file import connected, run_sql
 from tests.history.stories.handmade import HandmadeHome, event
 from tests.warehouse.test_readers import change
 from warehouse.history.merge import rebuild
-from warehouse.queries import connected, run_sql
 
 COUNT = "SELECT count(*) FROM event_versions"
 WRITE_LATER = """

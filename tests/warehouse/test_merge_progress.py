@@ -1,8 +1,11 @@
-"""The progress of a merge: each phase counts up to its total."""
+"""The progress of a merge: each phase counts up to its total. Listeners hear their context."""
 
+from contextvars import copy_context
+from functools import partial
 from pathlib import Path
+from threading import Thread
 
-from almanac.core.progress import listening
+from almanac.core.progress import describing, listening, phase, wait
 from tests.warehouse.landed_days import land
 from warehouse.history.merge import merge, rebuild
 from warehouse.home import Home
@@ -27,3 +30,17 @@ def test_a_merge_and_a_rebuild_count_each_phase_up_to_its_total(tmp_path: Path) 
     with listening(phase=lambda *phase: rebuilt.append(phase)):
         rebuild(home)
     assert rebuilt == merged
+
+
+def test_each_listener_of_a_context_and_of_its_copies_hears_phases_and_waits() -> None:
+    lines: list[str] = []
+    waits: list[str] = []
+    with describing(lines.append), listening(wait=waits.append):
+        phase("rows", 10, 1200)
+        for work in (partial(copy_context().run, phase, "copied"), partial(phase, "unheard")):
+            thread = Thread(target=work)
+            thread.start()
+            thread.join()
+        wait("Waiting 2 s.")
+    phase("later")
+    assert (lines, waits) == (["rows 10 of 1,200", "copied"], ["Waiting 2 s."])

@@ -13,14 +13,14 @@ import duckdb
 import pytest
 
 from almanac.core.connections import DUCKDB_MAJOR
-from almanac.core.errors import WarehouseError
+from almanac.core.errors import QueryRefused, WarehouseError
 from almanac.reading import attached_file, row_files
+from almanac.reading.attached_file import connect, connected, run_sql
 from almanac.reading.query_limits import QueryLimits
 from almanac.reading.row_files import FileFormat, write_answer
 from tests.almanac.publications import publish_two_events
 from tests.warehouse.unclosable import Unclosable, opening
 from warehouse.duckdb_limits import open_spilling
-from warehouse.queries import QueryRefused, connect, connected, run_sql
 
 FORMS: tuple[FileFormat, ...] = ("csv", "json", "parquet")
 SQL = "SELECT event_id, version, coins FROM event_versions WHERE version > 0 ORDER BY ALL"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from almanac.reading.attached_file import connected
 from tests.history.stories.handmade import HandmadeHome, event
-from warehouse.queries import connected
 
 ROOT = Path(__file__).parents[2]
 STATE = (

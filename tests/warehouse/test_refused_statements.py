@@ -20,18 +20,14 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from almanac.core.errors import QueryRefused
 from almanac.reading import attached_file
+from almanac.reading.attached_file import connect, connected, run_sql
 from almanac.reading.query_limits import QueryLimits
 from almanac.reading.row_files import FileFormat, write_answer
 from tests.almanac.publications import publish_two_events
 from tests.hangs import HANGS_AFTER_S
 from tests.warehouse.run_apart import DATA_BYTES_MAX
-from warehouse.queries import (
-    QueryRefused,
-    connect,
-    connected,
-    run_sql,
-)
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]

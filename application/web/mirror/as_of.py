@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import ClassVar, Final
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from almanac.core.timestamps import utc_text
 from catalog.contract.errors import ApiError, InvalidParameter
 from catalog.contract.parameters import AS_OF, AS_OF_HEADER, read_query, resembles
 from catalog.server.catalog_store import KnownSpan
@@ -92,8 +93,3 @@ def refuse_misspelt_header(scope: Scope) -> None:
     for name in (name.decode("latin-1") for name, _ in scope["headers"]):
         if name != _HEADER.lower() and resembles(name, _HEADER):
             raise InvalidParameter(f"the header {name[:60]!a} is unknown; write {_HEADER}")
-
-
-def utc_text(instant: datetime) -> str:
-    """Return the time as the interface writes it, with its microseconds if it has any."""
-    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Meta
 
 from almanac.core.errors import WarehouseError
+from almanac.core.timestamps import utc_text
 from almanac.history_replay import ChangeDigest
-from application.web.mirror.as_of import utc_text
 from application.web.mirror.publications import open_publication
 from catalog.contract import errors
 from catalog.server.control_path import CLOCK_TIME, decode_order

@@ -45,7 +45,7 @@ ROW = st.fixed_dictionaries(
 
 
 def judged(db: Database, source: Any, **options: Any) -> Audit:
-    defaults = {"decided_at": None, "fields": None, "basis": "observed", "progress": None}
+    defaults = {"decided_at": None, "fields": None, "basis": "observed"}
     return audit(db.reader, source, **{**defaults, **options})
 
 

@@ -7,10 +7,11 @@ from typing import Any
 import duckdb
 import pytest
 
+from almanac.core.errors import QueryRefused
+from almanac.reading.attached_file import connect, run_sql
 from tests.almanac.publications import publish_by_hand
 from tests.warehouse.answers.handmade import Known
 from tests.warehouse.answers.seeded import day, seeded
-from warehouse.queries import QueryRefused, connect, run_sql
 
 VERSIONS = [
     seeded(0, 1, day(0)),

@@ -9,10 +9,11 @@ from typing import Any
 import duckdb
 import pytest
 
+from almanac.core.errors import QueryRefused
+from almanac.reading.attached_file import connect, run_sql
 from tests.almanac.publications import NamedCoin, publish_by_hand
 from tests.warehouse.answers.handmade import Absence, declare_macros
 from tests.warehouse.answers.seeded import day, seeded
-from warehouse.queries import QueryRefused, connect, run_sql
 from warehouse.schema import ddl
 from warehouse.schema.views import COINS_AS_OF, EVENTS_AS_OF, VIEWS
 

@@ -1,8 +1,8 @@
-"""The expansion of `{each …}` in a statement, and the braces that are refused."""
+"""The expansion of `{each …}` in a statement, names in braces, and the braces that are refused."""
 
 import pytest
 
-from almanac.core.statements import Groups, expand
+from almanac.core.statements import Groups, Statements, expand
 from warehouse.schema.columns import GROUPS, NAMES
 
 SMALL: Groups = {
@@ -59,6 +59,15 @@ def test_an_unknown_expansion_is_an_error(text: str, why: str) -> None:
     with pytest.raises(ValueError) as refused:
         expand(text, SMALL)
     assert why in str(refused.value)
+
+
+def test_a_name_in_braces_without_a_text_and_a_text_without_a_name_are_errors() -> None:
+    statements = Statements("catalog.server", schema="published")
+    assert "known_from <= $ts" in statements.fill("list_events", filters="true", order="date")
+    with pytest.raises(ValueError, match="has no statement order, and no text for it"):
+        statements.fill("list_events", filters="true")
+    with pytest.raises(ValueError, match=r"statement find_head: no \{order\} in it"):
+        statements.fill("find_head", feed="published.feed", order="date")
 
 
 def test_every_field_is_compared_or_not_and_has_one_change() -> None:

@@ -51,7 +51,7 @@ from pathlib import Path
 from warehouse.history.merge import merge
 from warehouse.history.verify import verify
 from warehouse.home import Home
-from warehouse.queries import connected
+from almanac.reading.attached_file import connected
 from warehouse.schema.dictionary import markdown
 
 home = Home(Path(sys.argv[1]))
