@@ -127,6 +127,9 @@ class SandboxHistory:
                 file = Path(folder, kept.name)
                 self._connection.execute(_SQL["keep_versions"], {"file": str(file)})
                 file.replace(kept)
+            for other in kept.parent.glob("*.parquet"):
+                if other.name.partition("-")[0] != kept.name.partition("-")[0]:
+                    other.unlink()  # Other code made it.
 
     def _add_months(self, end: int) -> None:
         """Make the events announced until a month, and insert what becomes known before it."""

@@ -262,8 +262,10 @@ def test_kept_years_are_the_same_and_damaged_ones_are_made_again(
     assert changes() == made
     assert kept.stat().st_mtime_ns == written_at, "it was read"
     kept.write_bytes(whole[:5000])
+    (kept.parent / "of-other-code.parquet").touch()
     assert changes() == made
     assert len(kept.read_bytes()) == len(whole)
+    assert [*kept.parent.glob("*.parquet")] == [kept]
 
 
 def test_threads_that_request_another_time_get_the_same_history() -> None:

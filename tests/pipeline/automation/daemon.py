@@ -29,7 +29,6 @@ mutation($variables: ExecutionParams!) {
   }
 }
 """
-RUN_STATUS = "query($id: ID!) { runOrError(runId: $id) { ... on Run { status } } }"
 BACKFILL_STATUS = """
 query($id: String!) {
   partitionBackfillOrError(backfillId: $id) {
@@ -87,9 +86,6 @@ class Pages:
             },
         )
         return str(data["launchPipelineExecution"]["run"]["runId"])
-
-    def run_status(self, run_id: str) -> str:
-        return str(self.query(RUN_STATUS, id=run_id)["runOrError"]["status"])
 
     def worker_of(self, run_id: str) -> int | None:
         """Return the id of the process that executes a run, None until its log has it."""
