@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, get_args
 from urllib.parse import quote
@@ -21,6 +22,7 @@ import msgspec
 from almanac.core.statements import Statements
 from almanac.reading.attached_file import connected
 from catalog.contract import constants
+from catalog.contract.bodies import fold
 from catalog.contract.plans import Plan
 from catalog.contract.records import (
     EVENT_FIELDS,
@@ -213,7 +215,18 @@ def _check_export(
             check.differences.append(f"header {name} is {given}")
     text = answer.body.decode("utf-8-sig", "replace")
     lines = list(csv.reader(io.StringIO(text, newline="")))[: -1 if answer.is_cut else None]
-    header, cells = lines[0] if lines else [], []
+    cells: list[str] = []
+    header = [client.export_columns.get(name, name) for name in (lines[0] if lines else ())]
+    unknown = {fold(name): name for name in header if name not in EVENT_FIELDS}
+    missing = {fold(name): name for name in EVENT_FIELDS if header and name not in header}
+    pairs = {name: get_close_matches(name, missing, 1) for name in unknown}
+    if found := {unknown[name]: missing[near[0]] for name, near in pairs.items() if near}:
+        mapping = client.export_columns | found
+        text = ",".join(f"{name}={field}" for name, field in mapping.items())
+        check.settings["ALMANAC_EXPORT_COLUMNS"] = f"'{text}'"
+    if unknown or missing:
+        fields = [f"{name} ({'extra' if name in unknown.values() else name})" for name in header]
+        check.differences.append(f"columns and their fields: {', '.join(fields)}")
     common = [name for name in header if name in EVENT_FIELDS]
     if common != sorted(common, key=EVENT_FIELDS.index):
         check.differences.append("the columns are in another order")

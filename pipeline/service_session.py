@@ -149,6 +149,7 @@ def open_service(
             limiter=limiter,
             observer=log,
             export_path=settings.export_path,
+            export_columns=settings.export_columns,
             page_size=settings.page_size,
             service_clock=service_clock,
             network=DIRECT if is_sandbox else settings.network(),

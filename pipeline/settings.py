@@ -6,6 +6,7 @@ send the user's key elsewhere. `python -m pipeline.settings` prints docs/setting
 
 import ast
 import inspect
+import json
 import os
 import re
 import sys
@@ -36,6 +37,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, sources
 from almanac.core.errors import AlmanacError
 from almanac.user_files import local_path
 from catalog.contract import constants
+from catalog.contract.records import EVENT_FIELDS
 from resources.service_address import check_base_url, check_key
 from resources.service_clock import MAX_SKEW
 from warehouse.duckdb_limits import USUAL_LIMITS, DuckDBLimits, cores, memory_bytes
@@ -64,6 +66,24 @@ def _split(value: Any) -> Any:
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return value
+
+
+def read_columns(value: str | dict[str, str]) -> dict[str, str]:
+    """Return the field of each column, from `name=field,…` or a JSON object."""
+    if isinstance(value, dict):
+        return value
+    try:
+        parts = [part.partition("=") for part in value.split(",") if part.strip()]
+        named = {name.strip(): field.strip() for name, _, field in parts}
+        found: dict[str, str] = json.loads(value) if value.lstrip().startswith("{") else named
+    except ValueError:
+        found = {}
+    if not found or not all(each in EVENT_FIELDS for each in found.values()):
+        raise ValueError(
+            "expected COLUMN=FIELD, separated by commas, or a JSON object; the fields are "
+            + ", ".join(EVENT_FIELDS)
+        )
+    return found
 
 
 def _hook(address: SecretStr) -> SecretStr:
@@ -109,6 +129,7 @@ def _expanded(path: Path) -> Path:
 
 
 Source = sources.PydanticBaseSettingsSource
+ExportColumns = Annotated[dict[str, str], BeforeValidator(read_columns)]
 CommaList = Annotated[tuple[str, ...], BeforeValidator(_split)]
 LocalPath = Annotated[Path, AfterValidator(_expanded)]
 Hook = Annotated[SecretStr, AfterValidator(_hook)]
@@ -155,6 +176,9 @@ class Settings(BaseSettings):
     """Least seconds between two polls of the same dates while push works."""
     export_path: str = constants.EXPORT_PATH
     """Path of the bulk export on the service."""
+    export_columns: ExportColumns = {}
+    """Columns of an export with other names, and the field of each: `coin_slug=coins,name=title`,
+    or a JSON object. Each batch keeps the mapping of its pull."""
     export_interval_s: Annotated[float, Field(ge=0, le=900)] = 60.0
     """Seconds between two bulk exports of a key."""
     page_size: Annotated[int, Field(ge=1, le=100)] = constants.EVENTS_LIMIT_MAX

@@ -23,7 +23,7 @@ from almanac.core.timestamps import utc_now
 from application.cli.options import PlanName, dates_option, instant_option
 from application.console import print_json, show_problems
 from pipeline.home_location import locate_existing_home, locate_home, restore_home
-from pipeline.settings import read_settings
+from pipeline.settings import read_columns, read_settings
 from resources.request_log import read_push_plan
 from warehouse.batch_problems import has_failed
 from warehouse.errors import DamagedBatch
@@ -65,6 +65,13 @@ def rebuild(as_json: JsonOption = False) -> None:
     show_report(home, report, as_json=as_json)
 
 
+def _read_columns(text: str) -> dict[str, str]:
+    try:
+        return read_columns(text)
+    except ValueError as error:
+        fail(f"--columns: {error}. Nothing was landed.", code=EXIT_USAGE)
+
+
 def import_file(
     path: Annotated[
         Path,
@@ -83,6 +90,13 @@ def import_file(
     ] = None,
     end: Annotated[
         str | None, typer.Option("--to", help="Last event date for which it has all events.")
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            help="Columns with other names and the field of each, such as coin_slug=coins.",
+            show_default="ALMANAC_EXPORT_COLUMNS",
+        ),
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Land it also if rows can't be read.")
@@ -110,6 +124,7 @@ def import_file(
         plan=plan,
         source=settings.source,
         covers=covers,
+        columns=settings.export_columns if columns is None else _read_columns(columns),
     )
     manifest, read, doubt = import_export(home, export, now, force=force)
     # A manifest is never rewritten, so it has the time of the first landing.

@@ -83,8 +83,9 @@ class ExportPull(ResponseHead):
 class CatalogClient:
     """Reads the catalog over HTTP. Thread-safe: several lists may be paged in parallel.
 
-    `base_url` is with or without `/v2`. `page_size` is the most events or cancellations that a page
-    is asked for. Every request waits for `limiter` first. `observer` is called after each attempt.
+    `base_url` is with or without `/v2`. `export_columns` has the field of each column of the export
+    with another name; `page_size` is the most events or cancellations that a page is asked for.
+    Every request waits for `limiter` first. `observer` is called after each attempt.
     `extra_headers` are sent with every request, and read each time. `network` has proxy and
     certificates; `transport` replaces the network. `service_clock` records the Date of every
     response; None is a clock of its own that accepts any.
@@ -101,6 +102,7 @@ class CatalogClient:
         timeouts: Timeouts | None = None,
         bounds: Bounds | None = None,
         export_path: str = constants.EXPORT_PATH,
+        export_columns: Mapping[str, str] | None = None,
         page_size: int = constants.EVENTS_LIMIT_MAX,
         extra_headers: Mapping[str, str] | None = None,
         observer: Observer | None = None,
@@ -112,6 +114,7 @@ class CatalogClient:
         self.service_clock = service_clock or ServiceClock(environment.clock, max_skew=None)
         self.base_url = check_base_url(base_url)
         self.export_path = "/" + export_path.lstrip("/")
+        self.export_columns = dict(export_columns or {})
         self._page_size = page_size
         self._limiter = limiter
         secret = check_key(key)

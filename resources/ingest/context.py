@@ -14,6 +14,8 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+from msgspec import UNSET
+
 from almanac.core.files import make_folders, try_lock
 from catalog.contract.constants import EXPORT_SNAPSHOT_MINUTE
 from catalog.contract.plans import PLANS, Plan, day_start
@@ -94,6 +96,7 @@ class PullContext:
             requests=requests,
             rows_claimed=rows_claimed,
             why_incomplete=None if not why_incomplete else storable_text(why_incomplete),
+            export_columns=(feed == "export" and self.client.export_columns) or UNSET,
             date_doubt=date_doubt or None,
         )
 

@@ -156,9 +156,11 @@ def test_an_export_at_another_path_and_in_another_form_names_the_settings(servic
     check = found["/v2/export.csv"]
     assert check.settings == {
         "ALMANAC_EXPORT_PATH": "/v2/export.csv",
+        "ALMANAC_EXPORT_COLUMNS": "'summary=impactSummary'",
         "ALMANAC_LIST_SEPARATOR": "'|'",
     }
     assert "it is not at /v2/events/export" in str(check)
+    assert "columns and their fields: id (id), " in str(check) and "summary (extra)" in str(check)
     assert "unknown field summary; missing field impactSummary" in str(check)
     assert found["/v2/openapi.json"].settings == {"ALMANAC_SIGNATURE_HEADER": "Acme-Signature"}
 

@@ -84,6 +84,8 @@ class Pull(msgspec.Struct, frozen=True, kw_only=True):
     why_incomplete: str | None = None
     attested: bool = False
     """Imported: the user states `observed_at`."""
+    export_columns: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    """The field of each column of an export with another name, as the user states it."""
     date_doubt: str | None = None
     """The reason if `observed_at` is not the service's own Date, else None."""
 

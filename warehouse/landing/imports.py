@@ -3,12 +3,15 @@
 The rows are marked as attested, since the user states the times.
 """
 
+from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
+
+from msgspec import UNSET
 
 from almanac.core.errors import InvalidArgument
 from almanac.core.files import own_folder
@@ -33,6 +36,7 @@ _NO_COVERAGE: Final = "imported without --from and --to, so the batch makes no e
 class ArchivedExport:
     """A file of the bulk export, its plan, its source, and when its content was true and known.
 
+    `columns` has the field of each column with another name.
     `covers` has the first and last event date of the range for which the file has every event;
     without it, absence means nothing.
     """
@@ -43,6 +47,7 @@ class ArchivedExport:
     plan: str
     source: str
     covers: tuple[date, date] | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
 
     def land(self, landing: Landing, now: datetime) -> Manifest:
         """Land the file as it is; the next merge folds it at its place in history.
@@ -78,6 +83,7 @@ class ArchivedExport:
             requests=0,
             why_incomplete=None if self.covers is not None else _NO_COVERAGE,
             attested=True,
+            export_columns=dict(self.columns) or UNSET,
         )
         return landing.land_file(pull, self.path)
 

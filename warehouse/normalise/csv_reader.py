@@ -9,7 +9,7 @@ way the cells are texts that `sql/` makes rows of.
 import codecs
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -140,10 +140,12 @@ def read_csv(
     visible: int,
     counts: BatchCounts,
     known: KnownLists,
+    renamed: Mapping[str, str],
     *,
     finds_unchanged: bool,
 ) -> None:
-    """Read an export into the tables; `visible` has the bits of the fields that the plan shows."""
+    """Read an export into the tables; `visible` has the bits of the fields that the plan shows,
+    `renamed` the field of each column with another name."""
     head = b""
     for chunk in body.chunks():
         head += chunk
@@ -154,7 +156,7 @@ def read_csv(
     except InvalidArgument as error:
         counts.faults.append(str(error))
         return
-    names = list(header.names)
+    names = [renamed.get(name.strip(), name) for name in header.names]
     while names and not names[-1].strip():
         names.pop()  # A spreadsheet also saves empty columns.
     columns = make_columns(names)

@@ -84,7 +84,11 @@ def _read_export(
             case _ if (kind := find_kind(head)) is not None:
                 raise UnreadableBody(kind.partition(";")[0])
             case _:
-                read_csv(body, tables, rows.visible, counts, known, finds_unchanged=finds_unchanged)
+                renamed = manifest.export_columns or {}
+                visible = rows.visible
+                read_csv(
+                    body, tables, visible, counts, known, renamed, finds_unchanged=finds_unchanged
+                )
 
 
 @contextmanager

@@ -102,6 +102,23 @@ def test_an_import_says_what_it_found_or_lands_a_file_that_the_merge_reads(
     assert "\nSource: embedded sandbox, seed 1, pace 1\n" in almanac("status").stdout
 
 
+def test_an_import_reads_columns_of_other_names_also_in_a_rebuild(
+    almanac: Almanac, tmp_path: Path
+) -> None:
+    file = tmp_path / "export.csv"
+    file.write_text("event,name,when,coin_slug\ne1,Launch,2026-06-01T00:00:00Z,bitcoin\n")
+    assert "no column id" in almanac("import", str(file), *AT, code=2).stderr
+    columns = "event=id,name=title,when=date,coin_slug=coins"
+    almanac("import", str(file), *AT, "--columns", columns)
+    for command in ("merge", "rebuild"):
+        almanac(command)
+        found = almanac("sql", "SELECT event_id, title, coins, extra FROM events", "-F", "json")
+        expected = {"event_id": "e1", "title": "Launch", "coins": ["bitcoin"], "extra": None}
+        assert json.loads(found.stdout) == [expected]
+    wrong = almanac("import", str(file), *AT, "--columns", "name=titel", code=2)
+    assert "expected COLUMN=FIELD" in wrong.stderr
+
+
 @pytest.mark.parametrize(
     "words",
     [
