@@ -82,7 +82,7 @@ docs-serve: docs-tools
 lock: setup
 	$(LOCK) --group application pyproject.toml -o requirements.lock
 	$(LOCK) -c requirements.lock --group pyproject.toml:setup -o locks/setup.lock
-	$(LOCK) -c requirements.lock -c locks/setup.lock --group dev --group bench --extra study --extra polars \
+	$(LOCK) -c requirements.lock -c locks/setup.lock --group dev --group bench --extra study --extra plot --extra polars \
 		--extra lake pyproject.toml -o locks/dev.lock
 	$(LOCK) -c requirements.lock -c locks/setup.lock -c locks/dev.lock --group lake --extra lake \
 		pyproject.toml -o locks/lake.lock

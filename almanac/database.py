@@ -1,5 +1,6 @@
 """The public database object: each question of an analyst is a method."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import datetime, tzinfo
 from difflib import get_close_matches
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from almanac import coins as coin_names
+from almanac import plots
 from almanac.coins import Coin
 from almanac.core.errors import InvalidArgument, UnknownName
 from almanac.core.progress import describing
@@ -27,6 +29,7 @@ from almanac.events import (
     MinImpact,
     Names,
     check_choice,
+    find_category,
     read_known_at,
 )
 from almanac.history_replay import Replay
@@ -37,6 +40,8 @@ from almanac.results import Result
 from almanac.user_files import local_path, read_table
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from almanac.audit.report import Audit
     from almanac.study.report import Study
 
@@ -410,6 +415,93 @@ class Database(EventQueries, Joins):
             near = ", ".join(get_close_matches(str(name).lower(), names, 3)) or "none"
             raise UnknownName(f"there is no table or view {name!r}. Similar: {near}.")
         return found
+
+    def plot_date(
+        self, event_id: str, path: str | Path | None = None, *, ax: "Axes | None" = None
+    ) -> "Axes":
+        """Plot how the date of an event moved, over the time at which each date was known.
+
+        As each plot, it needs the extra `plot`, draws on `ax` if given, saves the figure to `path`
+        if given, in the format of its suffix, and returns the Axes.
+
+        Raises: as `history`; InvalidArgument: matplotlib is not installed.
+        """
+        drawn = plots.open_axes(ax)
+        plots.draw_date(self._shown(event_id), self._reader.now(), drawn)
+        return plots.save_plot(drawn, path)
+
+    def plot_slips(
+        self,
+        category: str | None = None,
+        as_of: TimestampLike | None = None,
+        days: float = 30,
+        path: str | Path | None = None,
+        *,
+        ax: "Axes | None" = None,
+    ) -> "Axes":
+        """Plot `slip_rates`: which share of dates slipped, by precision and distance.
+
+        Raises: as `slip_rates`.
+        """
+        category = find_category(self._reader, category)
+        found = self.slip_rates(as_of, days, category=category).rows()
+        split = [
+            row
+            for row in found
+            if row["category"] == category and row["distance"] and row["date_precision"]
+        ]
+        drawn = plots.open_axes(ax)
+        title = f"{category or 'All events'}: dates that slipped within {days:g} days"
+        plots.draw_slips(split, title, drawn)
+        return plots.save_plot(drawn, path)
+
+    def plot_survival(
+        self,
+        category: str | None = None,
+        as_of: TimestampLike | None = None,
+        path: str | Path | None = None,
+        *,
+        ax: "Axes | None" = None,
+    ) -> "Axes":
+        """Plot `date_survival`: the share of dates that still stand after so many days.
+
+        Raises: as `date_survival`.
+        """
+        category = find_category(self._reader, category)
+        found = self.date_survival(as_of, range(1, 366, 4)).rows()
+        rows = [row for row in found if row["category"] == category]
+        drawn = plots.open_axes(ax)
+        plots.draw_survival(rows, f"{category or 'All events'}: dates that still stand", drawn)
+        return plots.save_plot(drawn, path)
+
+    def plot_coverage(self, path: str | Path | None = None, *, ax: "Axes | None" = None) -> "Axes":
+        """Plot the complete pulls of each feed, and the gaps between them."""
+        pulls = self._reader.rows(_SQL["pulls_of_feeds"])
+        drawn = plots.open_axes(ax)
+        plots.draw_coverage(pulls, drawn)
+        return plots.save_plot(drawn, path)
+
+    def plot_calendar(
+        self,
+        coins: Coins | None = None,
+        within: Duration = "90d",
+        as_of: TimestampLike | None = None,
+        path: str | Path | None = None,
+        *,
+        ax: "Axes | None" = None,
+    ) -> "Axes":
+        """Plot the upcoming events, a lane per coin: the given coins, or the twenty with most.
+
+        Raises: as `upcoming`.
+        """
+        at = read_known_at(self._reader, as_of, "as_of")
+        events = self.upcoming(coins, within, at).rows()
+        counts = Counter(coin for row in events for coin in row["coins"])
+        chosen = coin_names.resolve_slugs(self._reader, coins)
+        lanes = chosen or [coin for coin, _ in counts.most_common(20)]
+        drawn = plots.open_axes(ax)
+        plots.draw_calendar(events, lanes, at, drawn)
+        return plots.save_plot(drawn, path)
 
     def resolve(self, coin: str | Coin) -> Coin:
         """Return the coin with this slug, ticker, name or pair such as `BTC/USDT`, in any case.

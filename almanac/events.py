@@ -275,6 +275,35 @@ class EventQueries:
                 raise InvalidArgument(f"days={days!r}; expected numbers of days above 0")
             return self._reader.result(_SQL["date_survival"], {"at": at, "days": ages})
 
+    def slip_rates(
+        self,
+        as_of: TimestampLike | None = None,
+        days: float = 30,
+        *,
+        category: str | None = None,
+    ) -> Result:
+        """Return what became of the events that were upcoming at a timestamp, within some days.
+
+        One row per `category` (None: all events), `distance` to the date and `date_precision`
+        (None: all of them): `cohort`, the number of events; how many of them `slipped`, were
+        `pulled_in`, `refined`, `loosened`, `cancelled` or `withdrawn`, or `held`; and each as a
+        share of the cohort. `as_of` None is so many days before the last pull. With `category`,
+        rows of this category alone. The rules: docs/sql.md.
+
+        Raises: as `events`; InvalidArgument: the days end after the last pull.
+        """
+        with self._reader.pinned():
+            number = read_number(days, "days")
+            if not number or not 0 < number < float("inf"):
+                raise InvalidArgument(f"days={days!r}; expected a number of days above 0")
+            last = find_pulls(self._reader, self._reader.now())[1]
+            if as_of is None and last is not None:
+                as_of = last - timedelta(days=number)
+            at = read_known_at(self._reader, as_of, "as_of")
+            check_observed(self._reader, at, "as_of", as_of)
+            values = {"at": at, "days": number, "category": find_category(self._reader, category)}
+            return self._reader.result(_SQL["slip_rates"], values)
+
     def _shown(self, event_id: str) -> list[dict[str, Any]]:
         """Return the versions without those that another replaced at the same time."""
         rows = self.history(event_id).rows()
@@ -368,6 +397,12 @@ def resolve_categories(reader: Reader, categories: Names | None) -> list[str] | 
             similar = ", ".join(known[match] for match in near)
             raise UnknownName(f"no event has the category {name!r}. Similar: {similar or 'none'}.")
     return [name.strip().lower() for name in given]
+
+
+def find_category(reader: Reader, category: str | None) -> str | None:
+    """Return the name of a category as the service spells it. Raises UnknownName."""
+    found = resolve_categories(reader, category)
+    return found[0] if found else None
 
 
 def read_choices(given: Names | None, name: str, allowed: Sequence[str]) -> list[str] | None:

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 
 from almanac.core.errors import InvalidArgument, UnknownName
 from almanac.core.text import count_noun, format_cell, format_table, render_html, shorten
-from almanac.user_files import local_path
+from almanac.user_files import path_to_write
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -118,7 +118,8 @@ class Result:
     Dates of events are in UTC in every zone: a date of day precision is a UTC day.
 
     Iteration and `len` are over rows. `result["column"]` is a column, `result[["a", "b"]]` a Result
-    with these columns, `"column" in result` says whether there is one. Libraries that know Arrow's
+    with these columns, `result[:10]` one with these rows, `"column" in result` says whether there
+    is a column. Libraries that know Arrow's
     PyCapsule interface take a Result as it is, such as `polars.DataFrame(result)`.
 
     Attributes:
@@ -150,6 +151,13 @@ class Result:
                 types = {column.type: dtype}
                 frame.isetitem(place, column.to_pandas(types_mapper=types.get))
         return frame
+
+    to_pandas = df
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of rows and columns."""
+        return len(self), len(self.columns)
 
     def pl(self) -> "pl.DataFrame":
         """Return a Polars DataFrame.
@@ -191,30 +199,47 @@ class Result:
         """Write the rows to a Parquet file. A complete file replaces an existing one.
 
         Raises:
-            InvalidArgument: `path` is not a path, or Parquet can't store a column.
+            InvalidArgument: `path` is not a path, its folder does not exist, or Parquet can't store
+                a column.
             OSError: the file can't be written.
         """
         from almanac.streams import write_parquet
 
-        write_parquet([self._table], self._table.schema, local_path(path, "path"))
+        write_parquet([self._table], self._table.schema, path_to_write(path))
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write the rows to a CSV file; lists are JSON. A complete file replaces an existing one.
+
+        Raises:
+            InvalidArgument: `path` is not a path, or its folder does not exist.
+            OSError: the file can't be written.
+        """
+        from almanac.reading.row_files import write_csv
+
+        write_csv(self._table, path_to_write(path))
 
     @overload
     def __getitem__(self, name: str) -> "pd.Series[Any]": ...
 
     @overload
-    def __getitem__(self, name: Sequence[str]) -> "Result": ...
+    def __getitem__(self, name: Sequence[str] | slice) -> "Result": ...
 
-    def __getitem__(self, name: str | Sequence[str]) -> "pd.Series[Any] | Result":
-        """Return a column as a pandas Series, or a Result with several columns.
+    def __getitem__(self, name: str | Sequence[str] | slice) -> "pd.Series[Any] | Result":
+        """Return a column as a pandas Series, or a Result with several columns or a slice of rows.
 
         Raises:
             UnknownName: there is no such column; the message lists all.
             InvalidArgument: it is not a column name.
         """
+        if isinstance(name, slice):
+            places = range(len(self))[name]
+            if places.step == 1:
+                return Result(self._table.slice(places.start, len(places)))
+            return Result(self._table.take(list(places)))
         names = [name] if isinstance(name, str) else name
         if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
             raise InvalidArgument(
-                f"{name!r} is not a column name. Rows: head(n), tail(n), rows() or df()"
+                f"{name!r} is not a column name. Rows: a slice such as result[:10], rows() or df()"
             )
         for wanted in names:
             if wanted not in self.columns:

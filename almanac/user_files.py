@@ -46,6 +46,17 @@ def local_path(given: Any, name: str) -> Path:
     )
 
 
+def path_to_write(given: Any, name: str = "path") -> Path:
+    """Return the path of a file to write. Raises InvalidArgument: its folder does not exist."""
+    path = local_path(given, name)
+    if not path.parent.is_dir():
+        raise InvalidArgument(
+            f"{name}={str(given)!r}: the folder {path.parent} does not exist. Nothing was written; "
+            "make it first"
+        )
+    return path
+
+
 def plain_name(name: str) -> str:
     """Return the letters and digits of a name, in lower case; letters of full width are ASCII."""
     text = unicodedata.normalize("NFKC", name).casefold()

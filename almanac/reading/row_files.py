@@ -3,13 +3,14 @@
 import re
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, BinaryIO, Final, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal
 
 import duckdb
 
-from almanac.core.connections import close_within
+from almanac.core.connections import close_within, open_memory
 from almanac.core.errors import InvalidArgument
 from almanac.core.files import own_folder, replace_file
 from almanac.core.statements import NO_VALUES, Statements
@@ -17,6 +18,9 @@ from almanac.core.text import escape_characters, escape_json
 from almanac.reading.attached_file import explain_query_errors, open_published
 from almanac.reading.query_check import lists_names, reading_relation
 from almanac.reading.query_limits import NO_HOOKS, USUAL_LIMITS, QueryHooks, QueryLimits, QueryWatch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FileFormat = Literal["csv", "tsv", "json", "parquet"]
 _SQL = Statements("almanac.reading")
@@ -91,6 +95,13 @@ _STAMP: Final = "home.json"
 _PARTS_OF_HOME: Final = frozenset(
     {_STAMP, "landing", "inbox", "checkpoints", "parquet", "state", "dagster"}
 )
+
+
+def write_csv(table: "pa.Table", target: Path) -> None:
+    """Write a table as CSV with a header; lists are as DuckDB shows them."""
+    with replace_file(target) as staged, closing(open_memory()) as connection:
+        connection.register("answer", table)
+        connection.execute(_SQL["copy_csv"], {"file": str(staged)})
 
 
 def refuse_part_of_home(target: Path, warehouse: Path) -> None:

@@ -70,6 +70,11 @@ ORDER BY t.observed_at
 -- Parameters: $at. Run twice: the same rows.
 SELECT * FROM coverage_at($at::TIMESTAMPTZ) ORDER BY feed, age_hours, batch_id
 
+-- name: pulls_of_feeds
+-- Grain: one row per complete pull.
+-- Parameters: none. Run twice: the same rows.
+SELECT feed, observed_at FROM coverage ORDER BY feed, observed_at
+
 -- name: no_coverage
 -- Grain: no row, with the columns of coverage_at.
 -- Parameters: none. Run twice: the same.

@@ -144,6 +144,30 @@ SELECT *
 FROM date_survival($at::TIMESTAMPTZ, $days::DOUBLE[])
 ORDER BY category NULLS FIRST, date_precision NULLS FIRST, after_days
 
+-- name: slip_rates
+-- Grain: one row per category, distance and precision; NULL is all of them.
+-- Parameters: $at; $days; $category, or NULL for all rows. Run twice: the same rows.
+SELECT
+    *,
+    slipped / cohort AS slipped_share, pulled_in / cohort AS pulled_in_share,
+    refined / cohort AS refined_share, loosened / cohort AS loosened_share,
+    cancelled / cohort AS cancelled_share, withdrawn / cohort AS withdrawn_share,
+    held / cohort AS held_share
+FROM (
+    SELECT
+        category, distance_from,
+        CASE WHEN grouping(distance_from) = 0 THEN any_value(distance) END AS distance,
+        date_precision,
+        sum(cohort)::BIGINT AS cohort, sum(slipped)::BIGINT AS slipped,
+        sum(pulled_in)::BIGINT AS pulled_in, sum(refined)::BIGINT AS refined,
+        sum(loosened)::BIGINT AS loosened, sum(cancelled)::BIGINT AS cancelled,
+        sum(withdrawn)::BIGINT AS withdrawn, sum(held)::BIGINT AS held
+    FROM slip_rates($at::TIMESTAMPTZ, $days::DOUBLE)
+    WHERE $category::VARCHAR IS NULL OR category = $category::VARCHAR
+    GROUP BY category, CUBE (distance_from, date_precision)
+)
+ORDER BY category NULLS FIRST, distance_from NULLS FIRST, date_precision NULLS FIRST
+
 -- name: category_names
 -- Grain: one row per category.
 -- Parameters: none. Run twice: the same rows.

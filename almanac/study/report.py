@@ -1,16 +1,16 @@
 """An event study as tables, text, a chart and an HTML page."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from base64 import b64encode
+from collections.abc import Mapping
 from importlib.util import find_spec
-from math import ceil, floor, isfinite, log10
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
+from almanac import plots
 from almanac.core.errors import InvalidArgument
 from almanac.core.text import render_html
 from almanac.events import check_choice
@@ -25,59 +25,12 @@ from almanac.study.estimates import (
 from almanac.study.returns import Returns
 from almanac.study.significance import Verdict
 from almanac.study.windows import REASONS, StudyRows
-from almanac.user_files import local_path
+from almanac.user_files import path_to_write
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Groups = Literal["category", "band", "coin"]
-
-_TICKS: Final = 4
-_STEPS: Final = (1, 2, 5, 10)
-
-
-class Drawing(Markup):
-    """An SVG, which a notebook shows."""
-
-    __slots__ = ()
-
-    def _repr_svg_(self) -> str:
-        return str(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One value per place. `colour` is a colour of SVG."""
-
-    name: str
-    colour: str
-    values: Sequence[float]
-    is_dashed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class LineChart:
-    """Fractions as lines over whole numbers. `band` has a name, and the lower and upper values."""
-
-    title: str
-    label: str
-    places: Sequence[int]
-    lines: Sequence[Line]
-    band: tuple[str, Sequence[float], Sequence[float]] | None = None
-
-    @property
-    def ticks(self) -> list[float]:
-        """Round values from at most the least to at least the greatest, with 0 among them."""
-        shown = [value for line in self.lines for value in line.values]
-        shown += [] if self.band is None else [*self.band[1], *self.band[2]]
-        values = [0.0, *(float(value) for value in shown if isfinite(value))]
-        least, most = min(values), max(values)
-        raw = max(most - least, 1e-4) / _TICKS
-        size = 10.0 ** floor(log10(raw))
-        step = next(factor * size for factor in _STEPS if factor * size >= raw)
-        return [n * step for n in range(floor(least / step), max(ceil(most / step), 1) + 1)]
-
-    def draw(self) -> Drawing:
-        """Return the chart as SVG of its own."""
-        return Drawing(render_html("line_chart.html", chart=self))
-
 
 COUNTS: Final = {
     "assumed_known": "used without known_from, as if known at entry",
@@ -206,36 +159,33 @@ class Study:
         keys = self.events[column].explode() if group == "category" else self.events[column]
         return keys.dropna()
 
-    def plot(self, path: str | Path | None = None) -> Drawing:
-        """Return the CAAR with its band, and the naive one, as SVG; write it to `path` if given."""
-        table, counts = self.table, self.counts
-        band = None
-        if np.isfinite(table["caar_low"]).all():
-            name = f"{self.settings['confidence']} band ({self.headline.test})"
-            band = name, _with_start(table["caar_low"]), _with_start(table["caar_high"])
-        drawing = LineChart(
-            title=f"{counts['used']:,} rows, {counts['events']:,} events, {counts['days']:,} days, "
-            f"as known {self.settings['lead']} before: {describe_headline(self)}",
-            label=f"bars of {self.settings['bar']} from the event's bar, at their end",
-            places=[int(table["bar"].iloc[0]) - 1, *map(int, table["bar"])],
-            lines=[
-                Line("mean cumulated abnormal return", "#1f77b4", _with_start(table["caar"])),
-                Line("naive, on today's table", "#888", _with_start(self.naive["caar"]), True),
-            ],
-            band=band,
-        ).draw()
-        if path is not None:
-            target = local_path(path, "path")
-            if target.suffix.lower() != ".svg":
-                raise InvalidArgument(f"path={str(path)!r}: the plot is SVG; expected x.svg")
-            target.write_text(drawing, "utf-8")
-        return drawing
+    def plot(self, path: str | Path | None = None, *, ax: "Axes | None" = None) -> "Axes":
+        """Plot the CAAR with its band, and the naive one beside it.
+
+        It draws on `ax` if given, saves the figure to `path` if given, in the format of its suffix,
+        and returns the Axes.
+
+        Raises:
+            InvalidArgument: matplotlib is not installed, or does not write this format.
+        """
+        drawn = plots.open_axes(ax)
+        plots.draw_study(self, drawn)
+        return plots.save_plot(drawn, path)
+
+    def plot_events(self, path: str | Path | None = None, *, ax: "Axes | None" = None) -> "Axes":
+        """Plot the cumulated abnormal return of each row, faint, and the mean; else as `plot`."""
+        drawn = plots.open_axes(ax)
+        plots.draw_study_events(self, self._placed.windows.cumulated, drawn)
+        return plots.save_plot(drawn, path)
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """Return the study as one HTML page with its chart, and write it to `path` if given."""
+        """Return the study as one HTML page, and write it to `path` if given.
+
+        The page has the plot, if matplotlib is installed.
+        """
         page = render_study(self)
         if path is not None:
-            local_path(path, "path").write_text(page, "utf-8")
+            path_to_write(path).write_text(page, "utf-8")
         return page
 
     def __repr__(self) -> str:
@@ -327,7 +277,7 @@ def render_study(study: Study, *, is_fragment: bool = False) -> str:
         "study.html",
         is_fragment=is_fragment,
         summary=summary(study),
-        chart=study.plot(),
+        image=b64encode(plots.study_svg(study).encode()).decode() if plots.is_installed() else None,
         tests=_html(_main_tests(study)),
         other_tests=OTHER_TESTS,
         table=_html(study.table),
@@ -343,11 +293,6 @@ def _main_tests(study: Study) -> pd.DataFrame:
     """Return the headline and the naive test."""
     tests = study.tests
     return tests[tests["is_headline"] | (tests["test"] == "naive_t")]
-
-
-def _with_start(values: "pd.Series[Any]") -> list[float]:
-    """Return the values after 0, the value before the first bar."""
-    return [0.0, *map(float, values)]
 
 
 def _html(frame: pd.DataFrame) -> Markup:

@@ -128,9 +128,20 @@ class TestForms:
         assert "square" in result and "cube" not in result
         with pytest.raises(almanac.UnknownName, match="'cube'; the result has n, square"):
             result["cube"]
-        for wrong in (0, slice(2), result["n"] > 1, None):
+        for wrong in (0, result["n"] > 1, None):
             with pytest.raises(almanac.InvalidArgument, match=r"not a column name.*df\(\)"):
                 result[wrong]  # type: ignore[call-overload]
+
+    def test_rows_are_sliced_as_in_a_list(self, tmp_path: Path) -> None:
+        result, expected = numbers(7), [*range(7)]
+        for rows in (slice(2), slice(2, 5), slice(-3, None), slice(None, None, -2), slice(5, 2)):
+            assert [row["n"] for row in result[rows]] == expected[rows]
+        assert result.shape == (7, 2) and result.to_pandas().equals(result.df())
+        result[:2].to_csv(tmp_path / "rows.csv")
+        assert (tmp_path / "rows.csv").read_text() == "n,square\n0,0\n1,1\n"
+        for write in (result.to_csv, result.to_parquet):
+            with pytest.raises(almanac.InvalidArgument, match=r"the folder .* does not exist"):
+                write(tmp_path / "no" / "rows")
 
     def test_other_libraries_take_a_result_as_it_is(self) -> None:
         result = Result(
