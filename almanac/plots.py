@@ -17,8 +17,6 @@ from almanac.user_files import path_to_write
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from almanac.study.report import Study
-
 _EXACT: Final = ("instant", "day")
 _AREAS: Final = {None: 10, "Low": 10, "Mid": 20, "High": 45, "Critical": 90}
 """The area of a mark by impact band, in square points."""
@@ -69,7 +67,7 @@ def save_plot(ax: "Axes", path: str | Path | None) -> "Axes":
     return ax
 
 
-def study_svg(study: "Study") -> str:
+def study_svg(study: Any) -> str:
     """Return the plot of a study as SVG, the same text for the same study.
 
     Its style names all elements: in a page, it has to be an image.
@@ -85,7 +83,7 @@ def study_svg(study: "Study") -> str:
     return svg[svg.index("<svg") :]
 
 
-def draw_study(study: "Study", ax: "Axes") -> None:
+def draw_study(study: Any, ax: "Axes") -> None:
     """Draw the CAAR with its band, and the naive one beside it."""
     table = study.table
     bars = [int(table["bar"].iloc[0]) - 1, *map(int, table["bar"])]
@@ -100,7 +98,7 @@ def draw_study(study: "Study", ax: "Axes") -> None:
     ax.legend(loc="upper left", fontsize="small")
 
 
-def draw_study_events(study: "Study", paths: Any, ax: "Axes") -> None:
+def draw_study_events(study: Any, paths: Any, ax: "Axes") -> None:
     """Draw the path of each row, faint, and the mean. `paths` are cumulated by row and bar."""
     table = study.table
     bars = [int(table["bar"].iloc[0]) - 1, *map(int, table["bar"])]
@@ -111,7 +109,7 @@ def draw_study_events(study: "Study", paths: Any, ax: "Axes") -> None:
     ax.legend(loc="upper left", fontsize="small")
 
 
-def _label_bars(study: "Study", ax: "Axes") -> None:
+def _label_bars(study: Any, ax: "Axes") -> None:
     from matplotlib.ticker import PercentFormatter
 
     counts = study.counts

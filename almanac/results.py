@@ -119,8 +119,8 @@ class Result:
 
     Iteration and `len` are over rows. `result["column"]` is a column, `result[["a", "b"]]` a Result
     with these columns, `result[:10]` one with these rows, `"column" in result` says whether there
-    is a column. Libraries that know Arrow's
-    PyCapsule interface take a Result as it is, such as `polars.DataFrame(result)`.
+    is a column. Libraries that know Arrow's PyCapsule interface take a Result as it is, such as
+    `polars.DataFrame(result)`.
 
     Attributes:
         columns: the names of the columns, in order.

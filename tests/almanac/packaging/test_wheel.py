@@ -16,7 +16,17 @@ from tests.almanac.publications import publish_by_hand
 from tests.hangs import HANGS_AFTER_S
 from tests.warehouse.answers.handmade import Known
 
-HEAVY: Final = ("pandas", "numpy", "pyarrow", "scipy", "polars", "dagster", "typer", "warehouse")
+HEAVY: Final = (
+    "pandas",
+    "numpy",
+    "pyarrow",
+    "scipy",
+    "polars",
+    "matplotlib",
+    "dagster",
+    "typer",
+    "warehouse",
+)
 AT: Final = datetime(2026, 3, 1, 6, tzinfo=UTC)
 
 
@@ -51,6 +61,7 @@ def test_the_metadata_names_the_few_dependencies_and_no_address(unpacked: Path) 
         *('icalendar>=7.0;extra=="calendar"', 'mcp>=2.0;extra=="mcp"'),
         'psycopg[binary]>=3.2;extra=="lake"',
         *('pyiceberg>=0.12;extra=="lake"', 'sqlalchemy>=2.0;extra=="lake"'),
+        'matplotlib>=3.9;extra=="plot"',
         'polars>=1.0;extra=="polars"',
         'scipy>=1.13;extra=="study"',
     }
