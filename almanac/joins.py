@@ -125,7 +125,7 @@ class Joins:
                     known, stream, ts, coin, prefix, reader.tz, now, rows_max, unit
                 )
                 schema = next(joined).schema
-                done = streams.RowProgress(progress, stream.rows).counted(joined)
+                done = streams.count_rows(joined, stream.rows, progress)
                 if target is not None:
                     return streams.write_parquet(done, schema, target)
                 batches = (batch for table in done for batch in table.to_batches())
@@ -138,10 +138,11 @@ class Joins:
             known = KnownRows(reader, span, filters, moments.range_us(), coins, is_strict=is_strict)
             codes = known.find_codes(texts, coin, moments)
             parts = range(0, max(1, len(codes)), rows_max)
-            done = streams.RowProgress(progress, len(codes)).counted(
+            joined = (
                 known.join_columns(codes[first : first + rows_max], moments.slice(first, rows_max))
                 for first in parts
             )
+            done = streams.count_rows(joined, len(codes), progress)
             found = frames.add_columns(frame, pa.concat_tables(list(done)), prefix)
         if target is None:
             return found
@@ -217,7 +218,7 @@ class Joins:
             rows.join_bars(texts, known.slice(first, step), known_at.slice(first, step))
             for first in range(0, max(1, len(opens)), step)
         )
-        done = streams.RowProgress(progress, len(opens) * len(names)).counted(parts)
+        done = streams.count_rows(parts, len(opens) * len(names), progress)
         if target is None:
             found = frames.to_pandas(pa.concat_tables(list(done)))
             found.index = pd.MultiIndex.from_product([opens, list(names)], names=["ts", "symbol"])

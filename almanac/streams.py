@@ -44,26 +44,18 @@ class Stream:
             raise InvalidArgument(f"{self.where} can't be read: {error}") from error
 
 
-class RowProgress:
-    """Tells a caller how many rows are done; without a caller it is silent."""
-
-    def __init__(
-        self,
-        report: Callable[[str], None] | None,
-        rows: int | None,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._report, self._rows, self._monotonic = report, rows, monotonic
-        self._began, self._done = monotonic(), 0
-
-    def counted(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        for table in tables:
-            self._done += table.num_rows
-            if self._report is not None:
-                rate = self._done / max(self._monotonic() - self._began, 1e-6)
-                total = f" of {self._rows:,}" if self._rows is not None else ""
-                self._report(f"{self._done:,}{total} rows, {rate:,.0f} a second")
-            yield table
+def count_rows(
+    tables: Iterable[pa.Table], rows: int | None, report: Callable[[str], None] | None
+) -> Iterator[pa.Table]:
+    """Yield tables, and report after each how many of all rows are done."""
+    began, done = time.monotonic(), 0
+    for table in tables:
+        done += table.num_rows
+        if report is not None:
+            rate = done / max(time.monotonic() - began, 1e-6)
+            total = "" if rows is None else f" of {rows:,}"
+            report(f"{done:,}{total} rows, {rate:,.0f} a second")
+        yield table
 
 
 def open_stream(source: Any, argument: str = "signals") -> Stream | None:

@@ -35,7 +35,7 @@ def show_problems(problems: "Iterable[BatchProblem]", *, on: Console = people) -
 
 def show_waits() -> None:
     """Print on standard error the reason and length of a wait."""
-    progress.listen(wait=_print_wait)
+    progress.hear_waits(_print_wait)
 
 
 def _print_wait(text: str) -> None:

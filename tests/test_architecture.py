@@ -129,8 +129,7 @@ def test_the_world_imports_nothing_of_ours() -> None:
 
 def test_duckdb_is_opened_in_one_way() -> None:
     openers = {module_of(path) for path in sources() if "duckdb.connect(" in path.read_text()}
-    # The sandbox makes its tables in memory, and may not import the warehouse's reader.
-    assert openers == {"almanac.core.connections", "catalog.sandbox.history"}
+    assert openers == {"almanac.core.connections"}
 
 
 def test_files_are_locked_and_synced_in_one_way() -> None:

@@ -17,6 +17,10 @@ class _Listener(NamedTuple):
     wait: Callable[[str], None]
 
 
+def _ignore(*_: object) -> None:
+    pass
+
+
 _listeners: Final[ContextVar[tuple[_Listener, ...]]] = ContextVar("progress", default=())
 
 
@@ -32,22 +36,16 @@ def wait(text: str) -> None:
         listener.wait(text)
 
 
-def listen(
-    *,
-    phase: PhaseListener = lambda name, done, total: None,
-    wait: Callable[[str], None] = lambda text: None,
-) -> None:
-    """Call functions, from now on, with what is reported; once if called twice."""
-    listener = _Listener(phase, wait)
+def hear_waits(wait: Callable[[str], None]) -> None:
+    """Call a function, from now on, with each wait; once if called twice."""
+    listener = _Listener(_ignore, wait)
     if listener not in _listeners.get():
         _listeners.set((*_listeners.get(), listener))
 
 
 @contextmanager
 def listening(
-    *,
-    phase: PhaseListener = lambda name, done, total: None,
-    wait: Callable[[str], None] = lambda text: None,
+    *, phase: PhaseListener = _ignore, wait: Callable[[str], None] = _ignore
 ) -> Iterator[None]:
     """Within this context, call functions with what is reported."""
     token = _listeners.set((*_listeners.get(), _Listener(phase, wait)))

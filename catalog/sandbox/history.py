@@ -23,6 +23,7 @@ from typing import Any, Final
 import duckdb
 import msgspec
 
+from almanac.core.connections import open_memory
 from almanac.core.statements import Statements
 from catalog import ServerError
 from catalog.sandbox.world import version_lines
@@ -42,9 +43,9 @@ _MONTHS_ALONE: Final = 12
 
 
 def open_tables() -> duckdb.DuckDBPyConnection:
+    connection = open_memory()
     # A query of a page takes milliseconds, and many run at a time.
-    connection = duckdb.connect(config={"threads": 1})
-    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET threads = 1")
     for name in _MAKE:
         connection.execute(_SQL[name])
     return connection

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import UNSET
 
@@ -88,20 +88,13 @@ class ArchivedExport:
         return landing.land_file(pull, self.path)
 
 
-class ImportedExport(NamedTuple):
-    """A landed file, as a merge reads it; `doubt` is why a part is lost or in doubt, or None."""
-
-    manifest: Manifest
-    read: NormalisedBatch
-    doubt: str | None
-
-
 def import_export(
     home: Home, export: ArchivedExport, now: datetime, *, force: bool = False
-) -> ImportedExport:
+) -> tuple[Manifest, NormalisedBatch, str | None]:
     """Land a file that a merge reads in full; with `force`, also another.
 
-    It is landed apart and read there first, so a refused file changes nothing.
+    Returns it as a merge reads it, and why a part of it is lost or in doubt, or None. It is landed
+    apart and read there first, so a refused file changes nothing.
 
     Raises:
         InvalidArgument: a merge would not read it in full.
@@ -118,4 +111,4 @@ def import_export(
     if doubt is not None and not force:
         raise InvalidArgument(f"{export.path}: {doubt.rstrip('.')}. {_EXPECTED}")
     home.claim(export.source)
-    return ImportedExport(export.land(home.landing, now), read, doubt)
+    return export.land(home.landing, now), read, doubt

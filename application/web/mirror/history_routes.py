@@ -5,7 +5,7 @@ published since. The cursor contains `since`, so a client sends the cursor alone
 cursor, too, and a client can continue after any change.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from almanac.core.timestamps import ORIGIN, US
 from catalog.contract import constants, errors
 from catalog.contract.parameters import AS_OF, CHANGES_PARAMETERS, Parameter, read_query
 from catalog.contract.plans import ImpactView
@@ -32,8 +33,6 @@ from catalog.server.routes import make_page, read_query_string
 
 HISTORY_PATH: Final = constants.EVENTS_PATH + "/{id}/history"
 CHANGES_PATH: Final = constants.EVENTS_PATH + "/changes"
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 _LAST: Final = datetime.fromisoformat("9999-12-31T23:59:59.999999Z")
 
 
@@ -77,13 +76,13 @@ def read_changes(
         after, since_us, head = read_cursor(cursor, "changes", filters, tuple[int, int, int])
     elif since is not None:
         # All that is published: `since` may be in the future of a replay.
-        since_us, head = (since - _EPOCH) // _MICROSECOND, store.head(_LAST)
+        since_us, head = (since - ORIGIN) // US, store.head(_LAST)
 
     def cursor_after(seq: int) -> str:
         return write_cursor("changes", filters, (seq, since_us, head))
 
     try:
-        query = ChangeQuery(until, after, since=_EPOCH + since_us * _MICROSECOND, head=head)
+        query = ChangeQuery(until, after, since=ORIGIN + since_us * US, head=head)
     except OverflowError as error:
         raise errors.InvalidCursor("The cursor was not issued by this service") from error
     found = store.changes(query, limit=limit)
