@@ -104,6 +104,7 @@ class StoredRows(Result):
         counts: "Counter[tuple[str, ...]]",
         verdicts: frozenset[str] | None = None,
     ) -> None:
+        self.notes = ()
         self.source = source
         self._keys = keys
         self._counts = counts
