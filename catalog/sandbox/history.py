@@ -126,7 +126,9 @@ class SandboxHistory:
             kept.parent.mkdir(parents=True, exist_ok=True)
             with TemporaryDirectory(dir=kept.parent) as folder:
                 file = Path(folder, kept.name)
+                self._connection.execute("SET threads = 2")
                 self._connection.execute(_SQL["keep_versions"], {"file": str(file)})
+                self._connection.execute("SET threads = 1")
                 file.replace(kept)
             for other in kept.parent.glob("*.parquet"):
                 if other.name.partition("-")[0] != kept.name.partition("-")[0]:
