@@ -239,7 +239,7 @@ class Database(EventQueries, Joins):
         coins: Coins | None = None,
         categories: Names | None = None,
         min_impact: MinImpact | None = None,
-        lead: Duration = "3d",
+        lead: Duration | None = None,
         window: tuple[int | Duration, int | Duration] = ("-3d", "3d"),
         estimation: int | Duration | None = None,
         gap: int | Duration = 10,
@@ -277,7 +277,8 @@ class Database(EventQueries, Joins):
                 with its coin; it selects nothing. Columns called `open`, `high`, `close` and so on
                 are only read as coins if they are named here.
             categories, min_impact: filters, on the event as known at entry.
-            lead: the time before the date at which it must be known.
+            lead: the time before the date at which it must be known; None is 3 days, or no time if
+                each `date` of `events` is its `known_from`, as in `announcements`.
             window: the first and last bar that are cumulated, from the bar of the event: numbers of
                 bars, or times such as `-12h`.
             estimation: the bars, or the time, on which the model is fitted; None is 120 bars, or

@@ -168,6 +168,43 @@ class EventQueries:
             }
             return self._reader.result(_SQL["changes"], values)
 
+    def announcements(
+        self,
+        of: str = "created",
+        since: TimestampLike | Duration | None = None,
+        until: TimestampLike | Duration | None = None,
+        coins: Coins | None = None,
+        min_impact: MinImpact | None = None,
+        categories: Names | None = None,
+    ) -> Result:
+        """Return when each event first had a kind of change: `events=` of an event study of news.
+
+        One row per event and coin: `event_id`, `coin`, `title`, `categories`, `impact` and
+        `impact_band` as then known; `date` and `known_from` are both the time at which the change
+        became known, `event_date` is the date of the event. `of` is a kind, such as `created`,
+        `revealed` (first seen, but created before: not news of that time), `rescheduled` or
+        `cancelled`. `since` None is the first pull; the other arguments select as in `changes`.
+
+        Raises: as `events`.
+        """
+        kinds = read_choices(of, "of", KINDS)
+        with self._reader.pinned():
+            before = read_known_at(self._reader, until, "until")
+            first = find_pulls(self._reader, before)[0]
+            after = first or before
+            if since is not None:
+                after = read_known_at(self._reader, since, "since")
+                check_observed(self._reader, after, "since", since)
+            values = {
+                "since": after,
+                "until": before,
+                "kinds": kinds,
+                "coins": resolve_slugs(self._reader, coins, before),
+                "categories": resolve_categories(self._reader, categories),
+                **make_impact_values(min_impact),
+            }
+            return self._reader.result(_SQL["announcements"], values)
+
     def history(self, event_id: str, basis: Basis = "observed") -> Result:
         """Return every version of an event, oldest first, from `known_from` to `known_to`.
 

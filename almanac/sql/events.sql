@@ -75,6 +75,25 @@ WHERE known_from <= $until::TIMESTAMPTZ
     AND {shared_has_impact}
 ORDER BY known_from, event_id, version, kind
 
+-- name: announcements
+-- Grain: one row per event, and coin of it, that had a kind of change after $since, until $until: the
+-- first of them.
+-- Parameters: as in changes. Run twice: the same rows.
+SELECT
+    event_id, unnest(coins) AS coin, title, known_from AS date, known_from, date AS event_date,
+    categories, impact, impact_band
+FROM (
+    SELECT v.*
+    FROM changes_since($since::TIMESTAMPTZ) AS c
+    JOIN event_versions AS v USING (event_id, version)
+    WHERE c.known_from <= $until::TIMESTAMPTZ AND list_contains($kinds::VARCHAR[], c.kind)
+    QUALIFY row_number() OVER (PARTITION BY event_id ORDER BY version) = 1
+)
+WHERE ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
+    AND {shared_has_category}
+    AND {shared_has_impact}
+ORDER BY known_from, event_id, coin
+
 -- name: history
 -- Grain: one row per version of the event $event_id, oldest first.
 -- Parameters: $event_id. Run twice: the same rows.

@@ -186,7 +186,7 @@ class StudyRequest:
     coins: Coins | None
     categories: Names | None
     min_impact: MinImpact | None
-    lead: Duration
+    lead: Duration | None
     window: tuple[Bound, Bound]
     estimation: Bound | None
     gap: Bound

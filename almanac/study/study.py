@@ -14,7 +14,7 @@ from almanac.core.timestamps import ORIGIN, US, read_duration
 from almanac.events import check_choice
 from almanac.reader import Reader
 from almanac.study.estimates import Draws, compute_figures, make_naive_table
-from almanac.study.prices import Prices, read_prices, shorten_names
+from almanac.study.prices import Prices, read_frame, read_prices, shorten_names
 from almanac.study.report import Study, require_package
 from almanac.study.returns import Model, Returns, compute_returns
 from almanac.study.selection import (
@@ -38,7 +38,11 @@ def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
     if request.coins is not None and not isinstance(request.coins, str | Coin | Mapping):
         with explain_errors("coins"):
             request = replace(request, coins=list(request.coins))  # It may be a generator.
-    lead = read_duration(request.lead, "lead")
+    if request.events is not None:
+        frame = read_frame(request.events, "events", ("date", "known_from"))
+        request = replace(request, events=frame)
+    usual = "0d" if _are_news(request.events) else "3d"
+    lead = read_duration(usual if request.lead is None else request.lead, "lead")
     options = Draws(request.rounds, request.seed, request.confidence)
     _check(request)
     prices = read_prices(
@@ -81,7 +85,7 @@ def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
             f"{why or 'none: no event passes the filters in the span of the prices'}. "
             f"Names in the prices without a coin: {shorten_names(known.names.unknown)}; with "
             f"several coins: {shorten_names(tuple(known.names.ambiguous))}. Prices that are not "
-            f"above 0, and do not count: {prices.counts['bad_prices']:,}."
+            f"above 0, and do not count: {prices.counts['bad_prices']:,}.{_advise_news(counted)}"
         )
     naive_cars = naive.windows.cumulated[:, -1]
     return Study(
@@ -94,7 +98,7 @@ def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
         redenominations=_redenominations(prices, returns, markets),
         options=options,
         ambiguous=tuple(known.names.ambiguous),
-        settings=_settings(request, prices, spans, known, markets, placed.windows.model),
+        settings=_settings(request, lead, prices, spans, known, markets, placed.windows.model),
     )
 
 
@@ -118,6 +122,21 @@ def _redenominations(prices: Prices, returns: Returns, markets: Markets) -> pd.D
             )
         )
     return pd.concat(found, ignore_index=True)
+
+
+def _are_news(events: pd.DataFrame | None) -> bool:
+    """Whether each row's date is the time at which it became known."""
+    if events is None or not len(events) or "known_from" not in events.columns:
+        return False
+    return bool((events["known_from"] == events["date"]).all())
+
+
+def _advise_news(counted: "pd.Series[int]") -> str:
+    if not counted.get("known_too_late"):
+        return ""
+    return (
+        ' For a study of announcements, use events=db.announcements() and leave out lead, or "0d".'
+    )
 
 
 def _selected(
@@ -202,6 +221,7 @@ def format_duration(length: timedelta) -> str:
 
 def _settings(
     request: StudyRequest,
+    lead: timedelta,
     prices: Prices,
     spans: Spans,
     known: SelectedEvents,
@@ -216,7 +236,7 @@ def _settings(
         "model": model,
         "market": market,
         "returns": request.returns,
-        "lead": format_duration(read_duration(request.lead, "lead")),
+        "lead": format_duration(lead),
         "basis": "given" if request.events is not None else request.basis,
         "bar": format_duration(prices.bar_us * US),
         "window": f"bars {spans.first:+d} to {spans.last:+d} from the event's bar",

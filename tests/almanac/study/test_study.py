@@ -31,15 +31,16 @@ def known(event_id: str, known_from: datetime, date: datetime, **more: Any) -> K
 
 
 START = at(1, 5)
+MOVED = ("rescheduled",)
 EVENTS = [
     known("plain", START, at(3, 10)),
     known("two coins", START, at(3, 12), coins=("coin-1", "coin-2", "elsewhere")),
     known("moved after entry", START, at(3, 10)),
-    known("moved after entry", at(3, 9), at(4, 20), version=2),
+    known("moved after entry", at(3, 9), at(4, 20), version=2, change_kinds=MOVED),
     known("moved before entry", START, at(3, 10)),
-    known("moved before entry", at(2, 15), at(4, 1), version=2),
+    known("moved before entry", at(2, 15), at(4, 1), version=2, change_kinds=MOVED),
     known("moved too close", START, at(5, 10)),
-    known("moved too close", at(3, 9), at(3, 10), version=2),
+    known("moved too close", at(3, 9), at(3, 10), version=2, change_kinds=MOVED),
     known("cancelled after entry", START, at(3, 10), coins=("coin-3",)),
     known("cancelled after entry", at(3, 9), at(3, 10), version=2, status="cancelled"),
     known("cancelled before", START, at(3, 10)),
@@ -51,7 +52,7 @@ EVENTS = [
     known("afterwards", at(3, 20), at(3, 10)),
     known("quarter", START, at(3, 31, 23), date_type="quarter", is_estimated=True),
     known("made exact", START, at(3, 31, 23), date_type="quarter", is_estimated=True),
-    known("made exact", at(2, 15), at(3, 20), version=2, coins=("coin-5",)),
+    known("made exact", at(2, 15), at(3, 20), version=2, change_kinds=MOVED, coins=("coin-5",)),
     known("missing", START, at(3, 10)),
     known("missing later", START, at(3, 10), coins=("coin-6",)),
     known("at noon", START, at(3, 15, 12), coins=("coin-7",)),
@@ -111,6 +112,30 @@ def used(study: almanac.Study) -> dict[str, Any]:
 
 def why(study: almanac.Study) -> dict[str, str]:
     return dict(zip(study.excluded["event_id"], study.excluded["reason"], strict=True))
+
+
+class TestAnnouncements:
+    def test_an_event_enters_when_its_change_became_known(self, db: almanac.Database) -> None:
+        news = db.announcements("rescheduled")
+        moved = [
+            (known.event_id, known.known_from, known.date, coin)
+            for known in EVENTS
+            if known.version == 2 and known.event_id.startswith(("moved", "made exact"))
+            for coin in known.coins
+        ]
+        columns = ["event_id", "known_from", "event_date", "coin"]
+        assert sorted(tuple(row[name] for name in columns) for row in news) == sorted(moved)
+        assert list(news["date"]) == list(news["known_from"])
+        prices = make_prices()
+        for known_from, coin in {(row["known_from"], row["coin"]) for row in news}:
+            prices.loc[known_from:, coin] *= 1.05
+        study = db.event_study(prices, window=(0, 0), rounds=499, events=news)
+        assert study.settings["lead"] == "0d" and len(study.events) == len(moved)
+        assert study.caar == pytest.approx(0.05, abs=0.02)
+
+    def test_a_lead_that_no_announcement_has_names_the_way(self, db: almanac.Database) -> None:
+        with pytest.raises(almanac.InvalidArgument, match=r"events=db.announcements\(\)"):
+            db.event_study(make_prices(), lead="3d", events=db.announcements("rescheduled"))
 
 
 class TestEvents:
