@@ -137,7 +137,7 @@ def uids(answer: httpx.Response) -> set[str]:
 
 
 WRONG = {
-    "coin=btc": "there is no parameter 'coin'; the parameters are coins, categories",
+    "coin=btc": "there is no parameter 'coin'; the parameters are coins, ambiguous, categories",
     "impact=5": "there is no parameter 'impact'",
     "when=7d": "there is no parameter 'when'",
     "coins=no-such-coin": "no coin has the slug, symbol or name",

@@ -51,7 +51,9 @@ SELECT
     observed_at AS accepted_at, observed_at AS last_seen_at,
     if(is_cancelled_before, NULL, content_hash) AS content_hash,
     if(is_cancelled_before, NULL, row_hash) AS row_hash
-FROM (
+FROM (SELECT *, _almanac.agreed_period(
+    displayed_date, date, date_end, stated_precision, stated_earliest
+) AS period FROM (
     SELECT
         w.*, m.unknown_fields, n.event_id IS NOT NULL AS is_created, k AS waiting,
         coalesce(
@@ -60,10 +62,7 @@ FROM (
             false
         ) AS is_cancelled_before,
         _almanac.date_precision(w.date, w.date_type, w.is_estimated) AS stated_precision,
-        _almanac.earliest(w.date, stated_precision, w.is_estimated) AS stated_earliest,
-        _almanac.agreed_period(
-            w.displayed_date, w.date, w.date_end, stated_precision, stated_earliest
-        ) AS period
+        _almanac.earliest(w.date, stated_precision, w.is_estimated) AS stated_earliest
     FROM incoming AS w
     JOIN classified AS j ON j.event_id = w.event_id AND j.verdict = 'new'
     JOIN (
@@ -72,7 +71,7 @@ FROM (
     ) AS m ON m.shown = w.shown
     LEFT JOIN cancellations_waiting AS k ON k.event_id = w.event_id
     LEFT JOIN created AS n ON n.event_id = w.event_id
-);
+));
 
 -- name: find_differences
 -- Differences between the rows of an observation and the state. Grain: event.
@@ -156,18 +155,17 @@ SELECT
         if(status <> old_status, 'status', NULL),
         if(cancelled_at IS DISTINCT FROM old_cancelled_at, 'cancelled_at', NULL)
     ], lambda name: name IS NOT NULL)) AS changed_fields
-FROM (
+FROM (SELECT *, _almanac.agreed_period(
+    displayed_date, date, date_end, stated_precision, stated_earliest
+) AS period FROM (
     SELECT
         *,
         _almanac.date_precision(date, date_type, is_estimated) AS stated_precision,
         _almanac.earliest(date, stated_precision, is_estimated) AS stated_earliest,
-        _almanac.agreed_period(
-            displayed_date, date, date_end, stated_precision, stated_earliest
-        ) AS period,
         list_has_any(changed, [{each rescheduled: '@name'}]) AS moved,
         list_contains(changed, 'is_estimated') AS flipped
     FROM changed_events
-)
+))
 WHERE len(change_kinds) > 0;
 
 -- name: find_found

@@ -130,11 +130,11 @@ END
 -- Run twice: fails; it is made once in a new file.
 CREATE MACRO _almanac.edge(word, in_year, edge) AS (make_timestamp(
     in_year::BIGINT,
-    CASE lower(word[1])
+    CASE word[1]
         WHEN '' THEN 1 + edge * 11
         WHEN 'q' THEN word[2]::BIGINT * 3 - 2 + edge * 2
         WHEN 'h' THEN word[2]::BIGINT * 6 - 5 + edge * 5
-        ELSE strpos('janfebmaraprmayjunjulaugsepoctnovdec', lower(word[:3])) // 3 + 1
+        ELSE strpos('janfebmaraprmayjunjulaugsepoctnovdec', word[:3]) // 3 + 1
     END,
     1, 0, 0, 0
 ) + to_months(edge)) AT TIME ZONE 'UTC'
@@ -150,15 +150,18 @@ CREATE MACRO _almanac.agreed_period(shown, starts, ends, exactness, first) AS CA
         shown,
         '((early|mid|late|start|beginning|end|of|to|20\d\d|' || _almanac.period_word() || ')([^0-9a-z]+|$))+',
         'i'
-    ) THEN list_transform(list_transform(list_transform(list_transform(
-        [_almanac.with_year(shown, starts, ends)],
+    ) AND shown IS DISTINCT FROM CASE exactness  -- Most texts: the rest is slow.
+        WHEN 'month' THEN strftime(first AT TIME ZONE 'UTC', '%b %Y')
+        WHEN 'quarter' THEN 'Q' || quarter(first AT TIME ZONE 'UTC') || strftime(first AT TIME ZONE 'UTC', ' %Y')
+        WHEN 'year' THEN strftime(first AT TIME ZONE 'UTC', '%Y')
+    END THEN list_transform(list_transform(list_transform(list_transform(
+        [lower(regexp_replace(
+            _almanac.with_year(shown, starts, ends), '\b(early|mid|late|start|beginning|end|of|to)\b', '', 'gi'
+        ))],
         lambda text: {
-            'low': _almanac.edge(
-                regexp_extract(text, _almanac.period_word(), 1, 'i'), regexp_extract(text, '20\d\d'), 0
-            ),
+            'low': _almanac.edge(regexp_extract(text, '[a-z]+\d?'), regexp_extract(text, '20\d\d'), 0),
             'high': _almanac.edge(
-                regexp_extract(text, '.*' || _almanac.period_word(), 1, 'i'),
-                regexp_extract(text, '.*(20\d\d)', 1), 1
+                regexp_extract(text, '.*\b([a-z]+\d?)', 1), regexp_extract(text, '.*(20\d\d)', 1), 1
             ),
             'date_low': coalesce(first, '-infinity'),
             'date_high': _almanac.latest(starts, ends, exactness, first)
