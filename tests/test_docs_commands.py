@@ -26,6 +26,7 @@ import ast
 import contextlib
 import fcntl
 import io
+import json
 import os
 import re
 import shlex
@@ -137,7 +138,7 @@ class Reader:
             self._bash(replaced(block.marks["setup"], PORTS), 0)
         block = replace(block, text=replaced(block.text, PORTS))
         if block.language == "python":
-            return self._python(block.text)
+            return self.run_python(block.text)
         if block.language == "sql":
             with almanac.open("data") as database:
                 return table_of(database.sql(block.text.strip().removesuffix(";")))
@@ -190,7 +191,7 @@ class Reader:
         assert server.poll() is None, path.read_text()
         return path.read_text()
 
-    def _python(self, code: str) -> str:
+    def run_python(self, code: str) -> str:
         parsed, printed = ast.parse(code), io.StringIO()
         last = parsed.body.pop() if isinstance(parsed.body[-1], ast.Expr) else None
         with contextlib.redirect_stdout(printed):
@@ -238,6 +239,18 @@ def test_every_block_of_a_page_runs_and_gives_the_output_that_is_shown(
 ) -> None:
     with reader_in(tmp_path / "almanac", home_named(home_of(page))) as reader:
         assert problems_of(page, reader) == []
+
+
+def test_every_cell_of_the_notebook_runs_and_none_has_an_output(
+    tmp_path: Path, home_named: Homes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    notebook = json.loads((ROOT / "examples" / "first_hour.ipynb").read_text("utf-8"))
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert cells and not any(cell["outputs"] for cell in cells)
+    with reader_in(tmp_path / "almanac", home_named("march")) as reader:
+        for cell in cells:
+            reader.run_python("".join(cell["source"]) + "\nNone")
 
 
 def problems_of(page: Path, reader: Reader) -> list[str]:

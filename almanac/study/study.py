@@ -85,7 +85,7 @@ def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
             f"{why or 'none: no event passes the filters in the span of the prices'}. "
             f"Names in the prices without a coin: {shorten_names(known.names.unknown)}; with "
             f"several coins: {shorten_names(tuple(known.names.ambiguous))}. Prices that are not "
-            f"above 0, and do not count: {prices.counts['bad_prices']:,}.{_advise_news(counted)}"
+            f"above 0, and do not count: {prices.counts['bad_prices']:,}.{_advise_news(request, counted)}"
         )
     naive_cars = naive.windows.cumulated[:, -1]
     return Study(
@@ -131,8 +131,8 @@ def _are_news(events: pd.DataFrame | None) -> bool:
     return bool((events["known_from"] == events["date"]).all())
 
 
-def _advise_news(counted: "pd.Series[int]") -> str:
-    if not counted.get("known_too_late"):
+def _advise_news(request: StudyRequest, counted: "pd.Series[int]") -> str:
+    if request.events is None or not counted.get("known_too_late"):
         return ""
     return (
         ' For a study of announcements, use events=db.announcements() and leave out lead, or "0d".'
