@@ -25,6 +25,18 @@ JOIN watched_spans AS v
 WHERE (v.coins IS NULL OR list_has_any(v.coins, w.coins))
   AND (v.categories IS NULL OR list_has_any(v.categories, w.categories));
 
+-- name: stated_earliest
+-- Each step of the dating is in a subquery of its own: a macro copies its arguments wherever it uses
+-- them, and planning the copies takes longer than all else.
+_almanac.earliest(date, stated_precision, is_estimated) AS stated_earliest
+
+-- name: agreed_period
+_almanac.agreed_period(displayed_date, date, date_end, stated_precision, stated_earliest) AS period
+
+-- name: agreed_dating
+coalesce(period.exactness, stated_precision) AS date_precision,
+    coalesce(period.first, stated_earliest) AS earliest
+
 -- name: add_first_versions
 -- First sightings. Grain: event. Once per observation.
 -- A waiting cancellation applies if it is not older; if the sighting itself is cancelled, only if it is
@@ -35,9 +47,7 @@ SELECT
     {each fields: @name},
     if(is_cancelled_before, 'cancelled', status) AS status,
     if(is_cancelled_before, waiting.cancelled_at, cancelled_at) AS cancelled_at,
-    coalesce(period.exactness, stated_precision) AS date_precision,
-    coalesce(period.first, stated_earliest) AS earliest,
-    _almanac.latest(date, date_end, date_precision, earliest) AS latest,
+    date_precision, earliest, _almanac.latest(date, date_end, date_precision, earliest) AS latest,
     _almanac.displayed_date_full(displayed_date, date, date_end, date_precision, earliest) AS displayed_date_full,
     _almanac.date_doubt(period, displayed_date, date, stated_precision) AS date_doubt,
     extra, observed_at AS first_seen_at, 1 AS version, observed_at AS known_from,
@@ -51,9 +61,8 @@ SELECT
     observed_at AS accepted_at, observed_at AS last_seen_at,
     if(is_cancelled_before, NULL, content_hash) AS content_hash,
     if(is_cancelled_before, NULL, row_hash) AS row_hash
-FROM (SELECT *, _almanac.agreed_period(
-    displayed_date, date, date_end, stated_precision, stated_earliest
-) AS period FROM (
+FROM (SELECT *, {agreed_dating} FROM (
+    SELECT *, {agreed_period} FROM (SELECT *, {stated_earliest} FROM (
     SELECT
         w.*, m.unknown_fields, n.event_id IS NOT NULL AS is_created, k AS waiting,
         coalesce(
@@ -61,8 +70,7 @@ FROM (SELECT *, _almanac.agreed_period(
                 OR (k.content_at = w.content_at AND w.status = 'scheduled'),
             false
         ) AS is_cancelled_before,
-        _almanac.date_precision(w.date, w.date_type, w.is_estimated) AS stated_precision,
-        _almanac.earliest(w.date, stated_precision, w.is_estimated) AS stated_earliest
+        _almanac.date_precision(w.date, w.date_type, w.is_estimated) AS stated_precision
     FROM incoming AS w
     JOIN classified AS j ON j.event_id = w.event_id AND j.verdict = 'new'
     JOIN (
@@ -71,7 +79,7 @@ FROM (SELECT *, _almanac.agreed_period(
     ) AS m ON m.shown = w.shown
     LEFT JOIN cancellations_waiting AS k ON k.event_id = w.event_id
     LEFT JOIN created AS n ON n.event_id = w.event_id
-));
+))));
 
 -- name: find_differences
 -- Differences between the rows of an observation and the state. Grain: event.
@@ -132,9 +140,7 @@ CREATE OR REPLACE TEMP TABLE new_versions AS
 SELECT
     * EXCLUDE (old_status, old_cancelled_at, period),
     _almanac.unknown_fields(known) AS unknown_fields,
-    coalesce(period.exactness, stated_precision) AS date_precision,
-    coalesce(period.first, stated_earliest) AS earliest,
-    _almanac.latest(date, date_end, date_precision, earliest) AS latest,
+    date_precision, earliest, _almanac.latest(date, date_end, date_precision, earliest) AS latest,
     _almanac.displayed_date_full(displayed_date, date, date_end, date_precision, earliest) AS displayed_date_full,
     _almanac.date_doubt(period, displayed_date, date, stated_precision) AS date_doubt,
     list_filter([
@@ -155,17 +161,15 @@ SELECT
         if(status <> old_status, 'status', NULL),
         if(cancelled_at IS DISTINCT FROM old_cancelled_at, 'cancelled_at', NULL)
     ], lambda name: name IS NOT NULL)) AS changed_fields
-FROM (SELECT *, _almanac.agreed_period(
-    displayed_date, date, date_end, stated_precision, stated_earliest
-) AS period FROM (
+FROM (SELECT *, {agreed_dating} FROM (
+    SELECT *, {agreed_period} FROM (SELECT *, {stated_earliest} FROM (
     SELECT
         *,
         _almanac.date_precision(date, date_type, is_estimated) AS stated_precision,
-        _almanac.earliest(date, stated_precision, is_estimated) AS stated_earliest,
         list_has_any(changed, [{each rescheduled: '@name'}]) AS moved,
         list_contains(changed, 'is_estimated') AS flipped
     FROM changed_events
-))
+))))
 WHERE len(change_kinds) > 0;
 
 -- name: find_found
