@@ -85,7 +85,8 @@ def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
             f"{why or 'none: no event passes the filters in the span of the prices'}. "
             f"Names in the prices without a coin: {shorten_names(known.names.unknown)}; with "
             f"several coins: {shorten_names(tuple(known.names.ambiguous))}. Prices that are not "
-            f"above 0, and do not count: {prices.counts['bad_prices']:,}.{_advise_news(request, counted)}"
+            f"above 0, and do not count: {prices.counts['bad_prices']:,}."
+            f"{_advise_news(request, counted)}"
         )
     naive_cars = naive.windows.cumulated[:, -1]
     return Study(

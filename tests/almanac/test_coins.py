@@ -58,14 +58,28 @@ def db(file: Path) -> Iterator[almanac.Database]:
         yield opened
 
 
+@pytest.fixture(scope="module")
+def attached(file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{file}' AS warehouse (READ_ONLY)")
+        connection.execute("USE warehouse")
+        yield connection
+
+
+def looked_up(attached: duckdb.DuckDBPyConnection, text: str | None) -> list[tuple[Any, ...]]:
+    sql = "SELECT coin, matched_by, is_ambiguous FROM coin_lookup($text)"
+    return attached.execute(sql, {"text": text}).fetchall()
+
+
 def test_a_text_is_the_same_coin_whatever_is_around_it(
-    db: almanac.Database,
+    db: almanac.Database, attached: duckdb.DuckDBPyConnection
 ) -> None:
     texts = [text for pad in PADDINGS for text in (f"BTC{pad}", f"{pad}btc", f"{pad}Bitcoin{pad}")]
     frame = pd.DataFrame({"ts": [at(5)] * len(texts), "coin": texts})
     for given_frame in (frame, pl.from_pandas(frame)):
         joined = db.attach_known(given_frame)
         assert list(joined["next_event_id"]) == ["bitcoin"] * len(texts)
+    assert {looked_up(attached, text)[0][0] for text in texts[::3]} == {"bitcoin"}
 
 
 def test_a_text_is_the_same_coin_for_every_door(db: almanac.Database) -> None:
@@ -91,23 +105,33 @@ def test_a_text_is_the_same_coin_for_every_door(db: almanac.Database) -> None:
         st.text(string.ascii_letters + "\xa0é：İß", max_size=4),
     ),
 )
-def test_what_is_around_a_text_changes_nothing(
-    db: almanac.Database, before: str, after: str, text: str
+def test_python_and_sql_find_the_same_coin_for_any_text(
+    db: almanac.Database,
+    attached: duckdb.DuckDBPyConnection,
+    before: str,
+    after: str,
+    text: str,
 ) -> None:
-    def found(given: str) -> list[str]:
-        try:
-            return [db.resolve(given).slug]
-        except almanac.AmbiguousCoin as error:
-            return [coin.slug for coin in error.coins]
-        except almanac.UnknownName as error:
-            assert repr(given) in str(error), "invisible characters are shown"
-            return []
-
-    assert found(before + text + after) == found(text)
+    padded = before + text + after
+    found: list[str] = []
+    try:
+        found = [db.resolve(padded).slug]
+    except almanac.AmbiguousCoin as error:
+        found = [coin.slug for coin in error.coins]
+    except almanac.UnknownName as error:
+        assert repr(padded) in str(error), "invisible characters are shown"
+    try:
+        rows = [row for row in looked_up(attached, padded) if row[1] != "prefix"]
+    except duckdb.InvalidInputException:
+        rows = []
+    assert sorted(found) == sorted(row[0] for row in rows)
+    assert all(row[2] == (len(found) > 1) for row in rows)
 
 
 @pytest.mark.parametrize("text", ["nobody\u200b", ""])
-def test_an_unknown_coin_is_an_error_that_shows_it(db: almanac.Database, text: str) -> None:
+def test_an_unknown_coin_is_an_error_that_shows_it(
+    db: almanac.Database, attached: duckdb.DuckDBPyConnection, text: str
+) -> None:
     frame = pd.DataFrame({"ts": [at(5)] * 2, "coin": ["BTC", text]})
     questions: list[Any] = [
         lambda: db.resolve(text),
@@ -122,6 +146,9 @@ def test_an_unknown_coin_is_an_error_that_shows_it(db: almanac.Database, text: s
         with pytest.raises(almanac.UnknownName) as error:
             question()
         assert repr(text) in str(error.value)
+    for sql in ("FROM coin_lookup($text)", "SELECT 1 FROM coin_lookup($text) LIMIT 1"):
+        with pytest.raises(duckdb.InvalidInputException, match="coin_lookup: no coin has"):
+            attached.execute(sql, {"text": text}).fetchall()
 
 
 @pytest.mark.parametrize(
@@ -132,7 +159,7 @@ def test_an_unknown_coin_is_an_error_that_shows_it(db: almanac.Database, text: s
     ],
 )
 def test_a_text_that_names_two_coins_in_any_case_is_refused_with_both(
-    db: almanac.Database, text: str, slugs: list[str]
+    db: almanac.Database, attached: duckdb.DuckDBPyConnection, text: str, slugs: list[str]
 ) -> None:
     frame = pd.DataFrame({"ts": [at(5)], "coin": [text]})
     questions: list[Any] = [
@@ -148,6 +175,8 @@ def test_a_text_that_names_two_coins_in_any_case_is_refused_with_both(
             question()
         assert {coin.slug for coin in error.value.coins} == set(slugs)
         assert all(f"slug:{slug}" in str(error.value) for slug in slugs)
+    rows = looked_up(attached, text)
+    assert {row[0] for row in rows if row[2] and row[1] != "prefix"} == set(slugs)
 
 
 def test_a_text_with_commas_is_a_list(db: almanac.Database) -> None:
@@ -193,7 +222,7 @@ def test_changes_take_a_length_of_time(db: almanac.Database) -> None:
 
 
 def test_a_mark_or_a_coin_says_which_of_two_is_meant(
-    db: almanac.Database,
+    db: almanac.Database, attached: duckdb.DuckDBPyConnection
 ) -> None:
     meant = {
         **{"slug:sand": "sand", "symbol:sand": "the-sandbox", "ticker:SAND": "the-sandbox"},
@@ -203,7 +232,7 @@ def test_a_mark_or_a_coin_says_which_of_two_is_meant(
         db.resolve("name:Terra Classic")
     for text, slug in meant.items():
         coin = db.resolve(text)
-        assert coin.slug == slug
+        assert coin.slug == looked_up(attached, text)[0][0] == slug
         for named in (text, coin):
             assert [row["event_id"] for row in db.events(coins=named)] == [slug]
         joined = db.attach_known(pd.DataFrame({"ts": [at(5)], "coin": [text]}))

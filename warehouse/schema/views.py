@@ -479,16 +479,31 @@ COVERAGE_AT: Final = Table(
     ),
     call="coverage_at(ts)",
 )
+COIN_LOOKUP: Final = Table(
+    "coin_lookup",
+    "one row per coin that matches the text, best match first, then by rank; no match is an error",
+    ("coin",),
+    (
+        *(COIN, SYMBOL, COIN_NAME, RANK, TRACKED),
+        text("matched_by", "slug, symbol or name, without case; or a prefix of one."),
+        Column(
+            "is_ambiguous",
+            "BOOLEAN",
+            "Whether the text matches several coins.",
+        ),
+    ),
+    call="coin_lookup(wanted)",
+)
 
 MACROS: Final = (
     *(EVENTS_AS_OF, UPCOMING_AS_OF, COINS_AS_OF, UNIVERSE, EVENT_COINS_AS_OF, KNOWN_BEFORE),
-    *(CHANGES_SINCE, COVERAGE_AT, SLIP_RATES, DATE_SURVIVAL),
+    *(CHANGES_SINCE, COVERAGE_AT, COIN_LOOKUP, SLIP_RATES, DATE_SURVIVAL),
 )
 INTERNAL_MACROS: Final = tuple(
     f"{INTERNAL_SCHEMA}.{name}"
     for name in (
         *("unknown_fields", "local_of", "zoned", "first_of", "instant", "unreadable"),
-        *("coin_text", "coin_kind", "coin_label"),
+        *("coin_text", "coin_kind", "coin_label", "coin_match"),
         *("end_after", "date_precision", "earliest", "begins_by", "latest"),
         *("period_word", "with_year", "displayed_date_full"),
         *("edge", "agreed_period", "date_doubt"),

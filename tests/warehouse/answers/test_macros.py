@@ -15,6 +15,7 @@ from tests.almanac.publications import NamedCoin, publish_by_hand
 from tests.warehouse.answers.handmade import Absence, declare_macros
 from tests.warehouse.answers.seeded import day, seeded
 from warehouse.schema import ddl
+from warehouse.schema.tables import COINS
 from warehouse.schema.views import COINS_AS_OF, EVENTS_AS_OF, VIEWS
 
 VERSIONS = [
@@ -260,3 +261,30 @@ def test_a_window_that_moves_with_the_day_and_a_fixed_one_have_a_row_each(wareho
             sql = f"SELECT batch_id FROM coverage_at('{at}') ORDER BY batch_id"
             found = session.execute(sql).fetchall()
             assert "".join(batch_id for (batch_id,) in found) == expected
+
+
+def test_a_coin_is_found_by_slug_symbol_name_and_prefix_in_this_order() -> None:
+    with duckdb.connect() as session:
+        session.execute(ddl.create(COINS))
+        declare_macros(session)
+        for row in [
+            *[("eth", "zzz", "Not Ethereum", None), ("ethereum", "eth", "Ethereum", 2)],
+            *[("bridged", "ETH", "Bridged", 90), ("other", "oth", "ETH", 5)],
+            *[("ethena", "ena", "Ethena", 30), ("under_score", "u%s", "Under", 7)],
+        ]:
+            session.execute("INSERT INTO coins (slug, symbol, name, rank) VALUES (?, ?, ?, ?)", row)
+        session.execute(ddl.create_macro("coin_lookup"))
+
+        def found(text: str | None) -> list[tuple[Any, ...]]:
+            sql = "SELECT coin, matched_by FROM coin_lookup($text)"
+            return session.execute(sql, {"text": text}).fetchall()
+
+        assert found(" eth") == [
+            *[("eth", "slug"), ("ethereum", "symbol"), ("bridged", "symbol"), ("other", "name")],
+            ("ethena", "prefix"),
+        ]
+        assert [coin for coin, _ in found("ETHE")] == ["ethereum", "ethena"]
+        assert found("u%") == [("under_score", "prefix")]
+        for unknown in ("%", "", None, "nothing"):
+            with pytest.raises(duckdb.InvalidInputException, match="no coin has a slug"):
+                found(unknown)
