@@ -145,7 +145,10 @@ def read_prices(
         )
     starts = stamps
     if stamp == "end":
-        starts = np.append(stamps[:1] - bar_us, np.maximum(stamps[1:] - bar_us, stamps[:-1]))
+        # A bar begins at the end of the one before, also on a day of 25 hours.
+        slack = _CLOCKS_US[-1] if bar_us >= 4 * _HOUR_US else 0
+        is_next = np.diff(stamps, prepend=-(2**62)) <= bar_us + slack
+        starts = np.where(is_next, np.roll(stamps, 1), stamps - bar_us)
     grid = starts[0] + np.arange(place[-1] + 1) * bar_us
     grid[place] = starts
     prices, bad = _on_grid(close, place, len(grid))

@@ -152,9 +152,7 @@ class TestLocalDays:
     def test_each_is_a_bar(self, given: Any, options: Any) -> None:
         found = read_prices(given, **options)
         assert len(found.starts) == 364 and not np.isnan(found.close).any()
-        is_longer = options.get("stamp") == "end"  # It begins 24 hours before its end.
-        changed = np.flatnonzero(found.starts != self.STARTS)
-        assert changed.tolist() == ([304] if is_longer else [])
+        assert found.starts.tolist() == self.STARTS.tolist()
         assert len(np.unique(compute_returns(found).day)) == 364
 
     def test_missing_days_are_bars_and_the_25th_hour_is_in_its_day(self) -> None:
