@@ -31,7 +31,10 @@ PACKAGES: Final = (
     "warehouse",
 )
 OPTIONAL: Final = frozenset(
-    {*("dask", "polars", "psycopg", "pyiceberg", "pyspark", "pytest"), *("ray", "scipy")}
+    {
+        *("dask", "matplotlib", "polars", "psycopg", "pyiceberg", "pyspark"),
+        *("pytest", "ray", "scipy"),
+    }
 )
 """Imported in the function that needs it, which says so if it is missing, or run by it."""
 
