@@ -100,13 +100,31 @@ def find_last_day(home: Home) -> date | None:
     return newest - timedelta(days=1)
 
 
-def plan_run_times(days: int, *, now: datetime, last_day: date | None) -> list[RunTime]:
-    """Return the run times of the last days up to now, from the day after the last whole one."""
+def find_missed_polls(home: Home, day: date) -> list[datetime]:
+    """Return the polls of a simulated day that a stopped run left out, in part or whole."""
+    landed = {batch_id.rpartition("-")[0] for batch_id in home.landing.batch_ids(day=day)}
+
+    def has(feed: Feed, at: time) -> bool:
+        return f"{datetime.combine(day, at):%Y%m%dT%H%M%SZ}-{feed}" in landed
+
+    if not has("coins", _DAY_AT):  # The day ended a run, which polls no more.
+        return []
+    missed = [at for at in _POLLS_AT if not all(has(feed, at) for feed in _POLLED)]
+    return [datetime.combine(day, at) for at in missed]
+
+
+def plan_run_times(
+    days: int, *, now: datetime, last_day: date | None, missed: Sequence[datetime] = ()
+) -> list[RunTime]:
+    """Return the run times of the last days up to now, from the day after the last whole one.
+
+    `missed` are polls of that day, which come first.
+    """
     today = now.date()
     first = today - timedelta(days=days - 1)
     if last_day is not None:
         first = min(max(first, last_day + timedelta(days=1)), today)
-    found: list[RunTime] = []
+    found = [RunTime(at, "poll") for at in missed if first - timedelta(days=1) == at.date() < today]
     for number in range((today - first).days):
         day = first + timedelta(days=number)
         found.append(RunTime(datetime.combine(day, _DAY_AT), "day"))

@@ -108,7 +108,13 @@ def _summary(settings: Settings, days: int, began: float) -> dict[str, Any]:
         # Modules and catalog live until the end; the garbage collector would scan them for seconds.
         show = held.enter_context(show_steps("Opening the home and the service"))
         with pause_garbage_collector():
-            from application.daily_run import RunFailed, find_last_day, plan_run_times, run_days
+            from application.daily_run import (
+                RunFailed,
+                find_last_day,
+                find_missed_polls,
+                plan_run_times,
+                run_days,
+            )
             from assets.layout import Layout
             from pipeline.automation.dead_runs import fail_dead_runs
             from pipeline.automation.health import write_run_note
@@ -118,8 +124,10 @@ def _summary(settings: Settings, days: int, began: float) -> dict[str, Any]:
 
             if held.enter_context(home.run_lock()):
                 now = utc_now().replace(microsecond=0)
+            last_day = find_last_day(home)
+            missed = find_missed_polls(home, last_day) if simulated and last_day else ()
             instants = plan_run_times(
-                days if simulated else 1, now=now, last_day=find_last_day(home)
+                days if simulated else 1, now=now, last_day=last_day, missed=missed
             )
 
             # The days of the sandbox can be run again after a power failure.

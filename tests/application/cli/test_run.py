@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -17,7 +17,7 @@ import pytest
 from almanac import console
 from application.cli.application import APPLICATION
 from application.cli.run_command import name_program
-from application.daily_run import RunTime, find_last_day, plan_run_times
+from application.daily_run import RunTime, find_last_day, find_missed_polls, plan_run_times
 from assets.layout import step_failure
 from catalog.sandbox.sandbox import Sandbox
 from pipeline.automation import prune
@@ -216,6 +216,24 @@ def test_a_day_that_failed_is_pulled_again_by_the_next_run(tmp_path: Path) -> No
     assert find_last_day(small.home) == last - timedelta(days=1), "without its export"
     small.land("export")
     assert find_last_day(small.home) == last
+
+
+def test_polls_of_a_day_that_a_killed_run_left_out_come_first(tmp_path: Path) -> None:
+    small = SmallHome(tmp_path / "data")
+    day, (morning, noon, evening) = NOW.date() - timedelta(days=2), (6, 12, 18)
+    landed = {morning: ("export", "events", "cancellations", "coins"), noon: ("events",)}
+    for hour, feeds in landed.items():
+        for feed in feeds:
+            small.land(feed, at=datetime.combine(day, time(hour, tzinfo=UTC)))
+    missed = find_missed_polls(small.home, day)
+    assert [each.hour for each in missed] == [noon, evening], "noon lacks the cancellations"
+    for days, polls in ((3, 2), (1, 0)):
+        found = plan_run_times(days, now=NOW, last_day=day, missed=missed)
+        assert [each.at.date() for each in found].count(day) == polls
+    for feed in ("events", "cancellations"):
+        small.land(feed, at=datetime.combine(day, time(noon, tzinfo=UTC)))
+    assert [each.hour for each in find_missed_polls(small.home, day)] == [evening]
+    assert find_missed_polls(small.home, day + timedelta(days=1)) == []
 
 
 @pytest.mark.parametrize("kind", [OSError, duckdb.IOException])
