@@ -83,10 +83,13 @@ class RecordReader:
         self._held_bytes = 0
         # It only grows, since another thread may be reading.
         csv.field_size_limit(max(csv.field_size_limit(), RECORD_BYTES))
-        # As DuckDB, it takes a quote after spaces as the start of a quoted field.
-        self._csv = csv.reader(
-            self._wanted(), delimiter=delimiter, skipinitialspace=True, strict=strict
-        )
+        # As for DuckDB, a quote after spaces starts a quoted field; other spaces are text.
+        self._late_quote = re.compile(rb"(?:^|%b) +\"" % re.escape(self._delimiter))
+        wanted = self._wanted()
+        self._csv = {
+            skips: csv.reader(wanted, delimiter=delimiter, skipinitialspace=skips, strict=strict)
+            for skips in (False, True)
+        }
         for _ in range(skip):
             self.line += next(self._lines, None) is not None
 
@@ -157,7 +160,7 @@ class RecordReader:
         """Return the cells of the record that begins with this text, which has a quote."""
         self._given = text
         try:
-            return next(self._csv)
+            return next(self._csv[self._late_quote.search(text) is not None])
         except csv.Error as error:
             if self.is_open:
                 return []

@@ -36,6 +36,9 @@ def read(path: Path, data: bytes) -> tuple[list[dict[str, str]], dict[int, str]]
     quoting=st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL, csv.QUOTE_NONNUMERIC]),
     step=st.integers(1, 40),
 )
+@example(
+    rows=[("2026-03-01", ",", " ")], delimiter=",", line_end="\n", quoting=csv.QUOTE_MINIMAL, step=1
+)
 def test_every_record_of_a_sound_file_is_read_whatever_its_texts(
     tmp_path_factory: pytest.TempPathFactory,
     rows: list[tuple[str, str, str]],
