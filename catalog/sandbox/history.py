@@ -27,9 +27,9 @@ from almanac.core.connections import open_memory
 from almanac.core.statements import Statements
 from catalog import ServerError
 from catalog.sandbox.world import version_lines
+from catalog.sandbox.world.categories import CATEGORIES
 from catalog.sandbox.world.dates import DAY_S, find_month, month_start_s, to_seconds
 from catalog.sandbox.world.roster import Roster
-from catalog.sandbox.world.truth import CATEGORIES
 from catalog.server.sql_store import SqlStore
 
 _SQL: Final = Statements("catalog.sandbox")

@@ -26,7 +26,6 @@ from catalog.sandbox.clock import EARLIEST, SandboxClock
 from catalog.sandbox.control import CONTROL_PATH, ControlOrders, LoggedRequest, SandboxLayer
 from catalog.sandbox.faults import DelayLayer, FaultBoard, FaultLayer, FaultyPush
 from catalog.sandbox.history import SandboxHistory
-from catalog.sandbox.world.world import World
 from catalog.server.accounts import (
     Account,
     Grant,
@@ -120,11 +119,6 @@ class Sandbox:
 
     def forget_requests(self) -> None:
         self._seen.clear()
-
-    def truth(self) -> World:
-        """Return the synthetic world of this seed and pace, which gives the true catalog at any
-        time."""
-        return _shared_world(self.seed, pace=self.pace)
 
     def set_clock(self, instant: datetime) -> None:
         self.clock.set(instant)
@@ -287,6 +281,5 @@ def _fixed_grants(export_interval_s: float) -> Iterator[Grant]:
         yield msgspec.structs.replace(grant, export_interval_s=export_interval_s)
 
 
-# One of each for a process: making them takes seconds, and no caller changes them.
+# One for a process: making it takes seconds.
 _shared_history = lru_cache(maxsize=2)(SandboxHistory)
-_shared_world = lru_cache(maxsize=2)(World)

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from catalog.contract.plans import Window
 from catalog.sandbox.history import SandboxHistory
-from catalog.sandbox.world.world import TrueEvent, Version, World
 from catalog.server.catalog_store import ChangeQuery, CoinQuery, EventQuery, StoredEvent
+from tests.sandbox.true_world import TrueEvent, Version, World
 
 NOW = datetime(2018, 11, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)

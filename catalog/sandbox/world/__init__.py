@@ -5,6 +5,6 @@ announcements.py  which events are announced in a month, as first published
 lifecycle.py      their later changes, up to cancellation or withdrawal
 roster.py         the coins and their ranks
 dates.py          time units, and dates with their displayed words
-truth.py          the records
-world.py          queries of all this at any time
+categories.py     the editorial categories
+version_lines.py  the versions as lines of JSON
 """

@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import TypedDict
 
+from catalog.sandbox.world.categories import WEIGHTED, EditorialCategory
 from catalog.sandbox.world.dates import (
     DAY_S,
     FIRST_EVENT_DAY,
@@ -22,7 +23,6 @@ from catalog.sandbox.world.dates import (
     month_start_s,
 )
 from catalog.sandbox.world.roster import ListedCoin
-from catalog.sandbox.world.truth import WEIGHTED, EditorialCategory
 
 Draw = Callable[[], float]
 """Returns a uniform number in [0, 1)."""
@@ -155,15 +155,6 @@ def generate_announcements(month: int, seed: int, coins: list[ListedCoin]) -> It
     step = DAY_S / per_day
     for number in range(int((end - start) / step)):
         yield _event(r, month, int(start + (number + r()) * step), coins)
-
-
-def decode_month(event_id: str) -> int:
-    """Return the month that an id encodes; any number for an id from elsewhere.
-
-    Raises:
-        ValueError: The id is not hexadecimal.
-    """
-    return int(event_id[20:], 16) ^ (int(event_id[:10], 16) & 0xFFFF)
 
 
 def _event_id(r: Draw, month: int) -> str:

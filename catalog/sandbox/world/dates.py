@@ -47,11 +47,6 @@ def to_seconds(instant: datetime) -> int:
     return (instant - _EPOCH) // _SECOND
 
 
-def to_datetime(seconds: int) -> datetime:
-    """Return the aware UTC datetime of seconds since 1970."""
-    return _EPOCH + timedelta(0, seconds)
-
-
 def day_number(year: int, month: int, day: int = 1) -> int:
     """Return the number of days from 1970-01-01."""
     return date(year, month, day).toordinal() - _EPOCH_ORDINAL

@@ -1,16 +1,14 @@
 """The life of one event: announced, then edited, verified, cancelled, withdrawn and restored.
 
 An edit returns the fields it would set, also fields that already have that value. No two changes of
-a life coincide. Does not belong here: queries of lives (world.py).
+a life coincide. Does not belong here: how lives become rows (version_lines.py).
 """
 
 import gc
-from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import exp
-from operator import attrgetter
 from random import Random
 from typing import NamedTuple, cast
 
@@ -31,6 +29,7 @@ from catalog.sandbox.world.announcements import (
     generate_announcements,
     pick_coin,
 )
+from catalog.sandbox.world.categories import WEIGHTED
 from catalog.sandbox.world.dates import (
     DAY_S,
     END_OF_DAY_S,
@@ -45,7 +44,6 @@ from catalog.sandbox.world.dates import (
     month_start_s,
 )
 from catalog.sandbox.world.roster import ListedCoin, Roster
-from catalog.sandbox.world.truth import WEIGHTED
 
 
 @contextmanager
@@ -276,26 +274,8 @@ class LifeEvent(NamedTuple):
     delta: Content
 
 
-class Life(tuple[LifeEvent, ...]):
-    """The times at which one event changes, the announcement first."""
-
-    __slots__ = ()
-
-    def index_at(self, seconds: int) -> int:
-        """Return the index of the last change at or before a time, -1 before the first change."""
-        if seconds >= self[-1].at:
-            return len(self) - 1
-        return bisect_right(self, seconds, key=attrgetter("at")) - 1
-
-    def content(self, index: int) -> Content:
-        """Return the complete content after the change at an index; the caller must not modify
-        it."""
-        content = self[0].delta
-        if index:
-            content = content.copy()
-            for moment in self[1 : index + 1]:
-                content.update(moment.delta)
-        return content
+Life = tuple[LifeEvent, ...]
+"""The times at which one event changes, the announcement first."""
 
 
 def generate_lives(month: int, roster: Roster, pace: float) -> Iterator[Life]:
@@ -304,7 +284,7 @@ def generate_lives(month: int, roster: Roster, pace: float) -> Iterator[Life]:
     coins = roster.tracked_throughout(first, end - 1)
     editor = Editor(Random(f"{roster.seed}/{month}/lives").random, coins, roster.by_slug)
     for content in generate_announcements(month, roster.seed, coins):
-        yield Life(_LifeBuilder(content, editor).write(pace))
+        yield tuple(_LifeBuilder(content, editor).write(pace))
 
 
 class _LifeBuilder:

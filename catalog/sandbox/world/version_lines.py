@@ -10,9 +10,9 @@ from typing import IO, Any, Final
 
 import msgspec
 
+from catalog.sandbox.world.categories import CATEGORIES
 from catalog.sandbox.world.lifecycle import CANCELLED, Life, generate_lives, pause_garbage_collector
 from catalog.sandbox.world.roster import Roster
-from catalog.sandbox.world.truth import CATEGORIES
 
 _NAMES: Final = {category.id: category.name for category in CATEGORIES}
 

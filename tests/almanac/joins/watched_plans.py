@@ -18,6 +18,7 @@ from tests.history.model.oracle import Oracle
 from tests.history.model.versions import Version
 from tests.history.stories.disk import without_syncs
 from tests.history.stories.story import Setting, Story, StoryBuilder
+from tests.sandbox.true_world import truth_of
 from tests.warehouse.answers.plain.dating import DAY, EXACT, dated, days_until, midnight
 from warehouse.history.merge import merge
 from warehouse.home import Home
@@ -139,7 +140,7 @@ def watch_plans(root: Path, days: int) -> dict[str, WatchedPlan]:
                 sandbox.set_clock(SETTING.starts + at)
                 for plan, builder in builders.items():
                     pull(plan, builder, sandbox.clock.now().date(), number)
-        showing = Showing(sandbox.truth())
+        showing = Showing(truth_of(sandbox))
         found = {}
         for plan, builder in builders.items():
             home = Home(root / plan)

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
-from catalog.sandbox.world.truth import TrueEvent
-from catalog.sandbox.world.world import World
+from tests.sandbox.true_world import TrueEvent, World
 
 Content = dict[str, Any]
 """The fields that are known, by column; a field that is not known has no key."""

@@ -8,9 +8,8 @@ from itertools import groupby
 from typing import Any
 from zlib import crc32
 
-from catalog.sandbox.world.truth import Change, TrueEvent
-from catalog.sandbox.world.world import World
 from tests.history.model.observations import SeenObservation
+from tests.sandbox.true_world import Change, TrueEvent, World
 from warehouse.landing.batches import Manifest, Pull, Scope
 
 DELIVERED_SHARE = 0.45

@@ -13,11 +13,11 @@ from pathlib import Path
 from zlib import crc32
 
 from catalog.sandbox.sandbox import Sandbox
-from catalog.sandbox.world.world import World
 from tests.history.model.observations import PLAN_RULES
 from tests.history.stories.receiver import DeliveryReceiver
 from tests.history.stories.relanded import first_page_only, with_rows
 from tests.history.stories.story import Setting, Story, StoryBuilder
+from tests.sandbox.true_world import World, truth_of
 
 DAY, HOUR, SECOND = timedelta(days=1), timedelta(hours=1), timedelta(seconds=1)
 PLAN_OF_DAY = (
@@ -70,7 +70,7 @@ def watch(setting: Setting, root: Path, scratch: Path) -> tuple[Story, World]:
     ):
         builder = StoryBuilder(setting, sandbox, root, scratch, stack)
         _Watcher(setting, sandbox, builder).watch()
-        return builder.story, sandbox.truth()
+        return builder.story, truth_of(sandbox)
 
 
 def chance(*parts: object) -> float:
@@ -84,7 +84,7 @@ class _Watcher:
     def __init__(self, setting: Setting, sandbox: Sandbox, builder: StoryBuilder) -> None:
         self.setting = setting
         self.sandbox = sandbox
-        self.world = sandbox.truth()
+        self.world = truth_of(sandbox)
         self.builder = builder
         self.receiver = DeliveryReceiver(self.world, setting.source)
         self.looked_up: set[str] = set()

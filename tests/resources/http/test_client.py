@@ -19,6 +19,7 @@ from resources.request_log import RequestLog, SentRequest, last_usage
 from resources.service_address import check_base_url
 from tests.resources.conftest import MakeClient
 from tests.resources.fakes import KEY, days, mocked, paginated
+from tests.sandbox.true_world import truth_of
 from warehouse.landing.batches import Scope
 
 MARCH = (date(2026, 3, 1), date(2026, 3, 31))
@@ -32,7 +33,7 @@ def rows_of(pages: Iterable[RawPage]) -> list[dict[str, Any]]:
 def test_more_coins_than_a_request_takes_become_several_lists(
     almanac_sandbox: Sandbox, make_client: MakeClient
 ) -> None:
-    slugs = [coin.slug for coin in almanac_sandbox.truth().coins_at(STANDS_AT)[:150]]
+    slugs = [coin.slug for coin in truth_of(almanac_sandbox).coins_at(STANDS_AT)[:150]]
     paginator = paginated(make_client(), days(*MARCH, coins=tuple(slugs)))
     pages = list(paginator)
     assert len({page.params["coins"] for page in pages}) == 2

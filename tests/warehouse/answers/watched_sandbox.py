@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from random import Random
 
-from catalog.sandbox.world.truth import TrueEvent
-from catalog.sandbox.world.world import World
+from tests.sandbox.true_world import TrueEvent, World
 from tests.warehouse.answers.handmade import Absence, Known
 
 FIRST = datetime(2017, 10, 1, 6, tzinfo=UTC)

@@ -196,10 +196,10 @@ FILES: Final = {
     "catalog/contract/plans.py": "wire",
     "catalog/server/catalog_store.py": "name",
     "catalog/server/store.sql": "name",
-    "catalog/sandbox/world/truth.py": "name",
     "catalog/sandbox/world/announcements.py": "name",
     "catalog/sandbox/history.sql": "name",
     "tests/history/model/observations.py": "name",
+    "tests/sandbox/true_world.py": "name",
     "tests/warehouse/normalise/catalog_bodies.py": "wire",
 }
 """The form in which a file of the recipe names a field of the interface."""

@@ -1,17 +1,22 @@
-"""The truth of the synthetic catalog at any time.
+"""The truth of the synthetic catalog at any time, from the lives of its events alone.
 
 A world is a pure function of seed and pace: a result never depends on earlier calls. Times are UTC.
 """
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from operator import attrgetter
 from threading import RLock
 from typing import Any, Final
 
-from catalog.sandbox.world.announcements import decode_month
-from catalog.sandbox.world.dates import DAY_S, find_month, month_start_s, to_datetime, to_seconds
+from catalog.sandbox.sandbox import Sandbox
+from catalog.sandbox.world.announcements import Content
+from catalog.sandbox.world.categories import CATEGORIES
+from catalog.sandbox.world.dates import DAY_S, find_month, month_start_s, to_seconds
 from catalog.sandbox.world.lifecycle import (
     CANCELLED,
     LIFE_DAYS,
@@ -21,10 +26,64 @@ from catalog.sandbox.world.lifecycle import (
     pause_garbage_collector,
 )
 from catalog.sandbox.world.roster import Roster
-from catalog.sandbox.world.truth import CATEGORIES, Change, TrueCoin, TrueEvent, Version
 
 _TIMES: Final = ("date", "date_end", "last_verified_at", "created_at", "updated_at")
-__all__ = ["Change", "TrueCoin", "TrueEvent", "Version", "World"]
+
+
+@dataclass(frozen=True, slots=True)
+class TrueCoin:
+    """A coin on a day. `rank` is None when unranked."""
+
+    slug: str
+    symbol: str
+    name: str
+    rank: int | None
+    tracked: bool
+    icon_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrueEvent:
+    """The whole content of an event. Categories by id, coins by slug, impact from 0 to 10."""
+
+    id: str
+    slug: str
+    title: str
+    description: str | None
+    displayed_date: str
+    date: datetime
+    date_end: datetime | None
+    date_type: str
+    is_estimated: bool
+    categories: tuple[str, ...]
+    coins: tuple[str, ...]
+    impact: float | None
+    impact_summary: str | None
+    source_url: str | None
+    snapshot_url: str | None
+    last_verified_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of an event; it has several kinds when they happened together."""
+
+    at: datetime
+    event_id: str
+    kinds: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of an event. If it is not scheduled, `event` is its last content."""
+
+    known_from: datetime
+    known_to: datetime | None
+    status: str
+    event: TrueEvent
+    kinds: tuple[str, ...]
 
 
 class World:
@@ -82,13 +141,13 @@ class World:
         """Return the versions of an event up to a time; the last is open (`known_to` None)."""
         seconds = to_seconds(until)
         try:
-            month = decode_month(event_id)
+            month = _decode_month(event_id)
         except ValueError:
             return ()
         life = self._month(month).get(event_id) if 0 <= month <= find_month(seconds) else None
         if life is None:
             return ()
-        known = life[: life.index_at(seconds) + 1]
+        known = life[: find_index(life, seconds) + 1]
         starts = [to_datetime(moment.at) for moment in known]
         ends = [*starts[1:], None]
         return tuple(
@@ -103,7 +162,7 @@ class World:
         return {
             event_id: self._content(event_id, life, index)
             for event_id, life in self._lives(seconds)
-            if (index := life.index_at(seconds)) >= 0 and life[index].status == SCHEDULED
+            if (index := find_index(life, seconds)) >= 0 and life[index].status == SCHEDULED
         }
 
     @pause_garbage_collector()
@@ -152,7 +211,41 @@ class World:
 
 
 def _event(life: Life, index: int) -> TrueEvent:
-    content: dict[str, Any] = {**life.content(index)}
+    content: dict[str, Any] = {**read_content(life, index)}
     for name in _TIMES:
         content[name] = None if content[name] is None else to_datetime(content[name])
     return TrueEvent(**content)
+
+
+def find_index(life: Life, seconds: int) -> int:
+    """Return the index of the last change at or before a time, -1 before the first change."""
+    return bisect_right(life, seconds, key=attrgetter("at")) - 1
+
+
+def read_content(life: Life, index: int) -> Content:
+    """Return the complete content after the change at an index."""
+    content = life[0].delta.copy()
+    for moment in life[1 : index + 1]:
+        content.update(moment.delta)
+    return content
+
+
+def to_datetime(seconds: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+
+
+def _decode_month(event_id: str) -> int:
+    """Return the month that an id encodes; any number for an id from elsewhere.
+
+    Raises:
+        ValueError: The id is not hexadecimal.
+    """
+    return int(event_id[20:], 16) ^ (int(event_id[:10], 16) & 0xFFFF)
+
+
+_shared_world = lru_cache(maxsize=2)(World)
+
+
+def truth_of(sandbox: Sandbox) -> World:
+    """Return the world of a sandbox's seed and pace, one for a process: making it takes seconds."""
+    return _shared_world(sandbox.seed, pace=sandbox.pace)

@@ -1,66 +1,6 @@
-"""The records of the synthetic catalog, and its closed list of editorial categories.
-
-Times are aware, UTC, whole seconds.
-"""
+"""The closed list of editorial categories of the synthetic catalog."""
 
 from dataclasses import dataclass
-from datetime import datetime
-
-
-@dataclass(frozen=True, slots=True)
-class TrueCoin:
-    """A coin on a day. `rank` is None when unranked."""
-
-    slug: str
-    symbol: str
-    name: str
-    rank: int | None
-    tracked: bool
-    icon_url: str
-
-
-@dataclass(frozen=True, slots=True)
-class TrueEvent:
-    """The whole content of an event. Categories by id, coins by slug, impact from 0 to 10."""
-
-    id: str
-    slug: str
-    title: str
-    description: str | None
-    displayed_date: str
-    date: datetime
-    date_end: datetime | None
-    date_type: str
-    is_estimated: bool
-    categories: tuple[str, ...]
-    coins: tuple[str, ...]
-    impact: float | None
-    impact_summary: str | None
-    source_url: str | None
-    snapshot_url: str | None
-    last_verified_at: datetime | None
-    created_at: datetime
-    updated_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A change of an event; it has several kinds when they happened together."""
-
-    at: datetime
-    event_id: str
-    kinds: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """A version of an event. If it is not scheduled, `event` is its last content."""
-
-    known_from: datetime
-    known_to: datetime | None
-    status: str
-    event: TrueEvent
-    kinds: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
