@@ -15,7 +15,7 @@ import msgspec
 from catalog.contract.constants import IMPACT_BANDS, IMPACT_MAJOR
 from catalog.contract.parameters import SortBy
 from catalog.contract.plans import Window
-from catalog.contract.records import EventCoin
+from catalog.contract.records import Coin, EventCoin
 
 RowT = TypeVar("RowT")
 ChangeKind = Literal["events.created", "events.updated", "events.cancelled", "events.high-impact"]
@@ -28,20 +28,6 @@ CoinKey = tuple[int, str]
 CancellationKey = tuple[float, str]
 """Epoch seconds of `cancelled_at`, id."""
 UNRANKED = 2**31
-
-
-class StoredCoin(msgspec.Struct, frozen=True):
-    """A coin as of a time, with the counters of its events in the window of the query."""
-
-    slug: str
-    symbol: str
-    name: str
-    rank: int | None
-    tracked: bool
-    icon_url: str
-    upcoming: int = 0
-    major: int = 0
-    peak_impact: float | None = None
 
 
 class StoredEvent(msgspec.Struct, frozen=True):
@@ -182,5 +168,5 @@ def impact_key(event: StoredEvent) -> ImpactKey:
     return (score, event.date.timestamp(), event.id)
 
 
-def coin_key(coin: StoredCoin) -> CoinKey:
+def coin_key(coin: Coin) -> CoinKey:
     return (UNRANKED if coin.rank is None else coin.rank, coin.slug)

@@ -26,7 +26,6 @@ from catalog.contract.records import EVENT_FIELDS, CancelledEvent, Coin, Event
 from catalog.server.catalog_store import (
     CoinQuery,
     EventQuery,
-    StoredCoin,
     StoredEvent,
     StoredVersion,
 )
@@ -104,7 +103,7 @@ def is_event_visible(event: StoredEvent, view: CatalogView) -> bool:
     return any(_is_covered(rank, plan) for rank in ranks.values())
 
 
-def require_coverage(coin: StoredCoin, plan: Plan) -> None:
+def require_coverage(coin: Coin, plan: Plan) -> None:
     """Raise PlanRequired if the plan does not show this coin."""
     if not _is_covered(coin.rank, plan):
         least = next(other for other in PLANS.values() if _is_covered(coin.rank, other))
@@ -167,16 +166,8 @@ def project_cancellation(event: StoredEvent, cancelled_at: datetime, plan: Plan)
     return CancelledEvent(**structs.asdict(project_event(event, plan)), cancelled_at=cancelled_at)
 
 
-def project_coin(coin: StoredCoin, plan: Plan) -> Coin:
-    """Return the coin; its counters are of the window of the query."""
-    return Coin(
-        slug=coin.slug,
-        symbol=coin.symbol,
-        name=coin.name,
-        rank=coin.rank,
-        tracked=coin.tracked,
-        icon_url=coin.icon_url,
-        upcoming_count=coin.upcoming,
-        major_count=coin.major if plan.score_counters else None,
-        peak_impact=coin.peak_impact if plan.score_counters else None,
-    )
+def project_coin(coin: Coin, plan: Plan) -> Coin:
+    """Return the coin as the plan shows it."""
+    if plan.score_counters:
+        return coin
+    return structs.replace(coin, major_count=None, peak_impact=None)

@@ -18,7 +18,14 @@ from almanac.core.statements import Statements
 from almanac.core.timestamps import ORIGIN, US
 from catalog.contract.constants import IMPACT_BANDS, IMPACT_MAJOR
 from catalog.contract.plans import Plan, Window
-from catalog.contract.records import LIST_SEPARATOR, Cancellation, Category, Event, EventCoin
+from catalog.contract.records import (
+    LIST_SEPARATOR,
+    Cancellation,
+    Category,
+    Coin,
+    Event,
+    EventCoin,
+)
 from catalog.server.catalog_store import (
     UNRANKED,
     CancellationKey,
@@ -29,7 +36,6 @@ from catalog.server.catalog_store import (
     EventQuery,
     ImpactKey,
     KnownSpan,
-    StoredCoin,
     StoredEvent,
     StoredVersion,
     StorePage,
@@ -186,9 +192,7 @@ class SqlStore:
         rows = self._rows("find_cancellation", {"event_id": event_id, "ts": ts})
         return self._version(rows[0], ts) if rows else None
 
-    def coins(
-        self, query: CoinQuery, *, after: CoinKey | None, limit: int
-    ) -> StorePage[StoredCoin]:
+    def coins(self, query: CoinQuery, *, after: CoinKey | None, limit: int) -> StorePage[Coin]:
         if (whole := self._kept(query)) is not None:
             return _page_of(
                 whole, 0 if after is None else bisect_right(whole, after, key=coin_key), limit
@@ -207,7 +211,7 @@ class SqlStore:
             self._last[CoinQuery] = query, whole
         return _page_of(whole, 0 if after is None else bisect_right(found, after), limit)
 
-    def coin(self, slug: str, ts: datetime, upcoming: Window) -> StoredCoin | None:
+    def coin(self, slug: str, ts: datetime, upcoming: Window) -> Coin | None:
         ranks = self._ranks(ts, [slug])
         return next(iter(self._counted([*ranks], ranks, ts, upcoming)), None)
 
@@ -312,17 +316,18 @@ class SqlStore:
         ranks: Mapping[str, tuple[int | None, bool]],
         ts: datetime,
         upcoming: Window,
-    ) -> list[StoredCoin]:
+    ) -> list[Coin]:
         counters: dict[str, Row] = {}
         if slugs and not upcoming.empty:
             values = {**_window_values(ts, upcoming), **_MAJOR, "coins": slugs}
             counters = {slug: row for slug, *row in self._rows("count_by_coin", values)}
-        found: list[StoredCoin] = []
+        found: list[Coin] = []
         for slug in slugs:
             coin, icon_url, _ = self._names[slug]
-            row = counters.get(slug, (0, 0, None))
-            names = coin.symbol, coin.name
-            found.append(StoredCoin(slug, *names, *ranks[slug], icon_url, *row))
+            (rank, tracked), (upcoming, major, peak) = ranks[slug], counters.get(slug, (0, 0, None))
+            counts = {"upcoming_count": upcoming, "major_count": major, "peak_impact": peak}
+            known = {**structs.asdict(coin), **counts, "icon_url": icon_url}
+            found.append(Coin(**known, rank=rank, tracked=tracked))
         return found
 
     def _filters(self, query: EventQuery) -> tuple[Values, dict[str, str]]:

@@ -11,13 +11,12 @@ from msgspec.structs import replace
 from starlette.testclient import TestClient
 
 from catalog.contract.plans import PLANS, Plan, Window
-from catalog.contract.records import Cancellation, Category, EventCoin, encode_rows
+from catalog.contract.records import Cancellation, Category, Coin, EventCoin, encode_rows
 from catalog.server.accounts import Grant, KeyRing, UsageBook, key_digest
 from catalog.server.app import ServerOptions, ServerParts, build_app
 from catalog.server.catalog_store import (
     CoinQuery,
     EventQuery,
-    StoredCoin,
     StoredEvent,
     StoredVersion,
     StorePage,
@@ -119,18 +118,28 @@ class BareStore:
                 return StoredVersion(*(1, event_id, 1, NOW, None, status, at, (), (), True, found))
         return None
 
-    def coins(self, query: CoinQuery, *, after: object, limit: int) -> StorePage[StoredCoin]:
+    def coins(self, query: CoinQuery, *, after: object, limit: int) -> StorePage[Coin]:
         self._record(query)
         found = [self._coin(slug) for slug in COINS]
         return StorePage(found[:limit], len(found) > limit, len(found))
 
-    def coin(self, slug: str, ts: datetime, upcoming: Window) -> StoredCoin | None:
+    def coin(self, slug: str, ts: datetime, upcoming: Window) -> Coin | None:
         self.times.append(ts)
         return self._coin(slug) if slug in COINS else None
 
-    def _coin(self, slug: str) -> StoredCoin:
+    def _coin(self, slug: str) -> Coin:
         icon_url = f"https://i.example/{slug}"
-        return StoredCoin(slug, slug[:3], slug.title(), COINS[slug], True, icon_url, 4, 2, 9.5)
+        return Coin(
+            slug=slug,
+            symbol=slug[:3],
+            name=slug.title(),
+            rank=COINS[slug],
+            tracked=True,
+            icon_url=icon_url,
+            upcoming_count=4,
+            major_count=2,
+            peak_impact=9.5,
+        )
 
     def ranks(self, slugs: Sequence[str], ts: datetime) -> dict[str, int | None]:
         return {slug: COINS[slug] for slug in slugs}

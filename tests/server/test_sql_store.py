@@ -172,7 +172,7 @@ def test_it_agrees_with_lists_and_loops(
         of_coin = EventQuery(ts=ts, window=upcoming, coins=frozenset({coin.slug}))
         events = [row for row in shown.events.values() if matches(row, of_coin)]
         peak = max((row.impact for row in events if row.impact is not None), default=None)
-        counters = (coin.upcoming, coin.major, coin.peak_impact)
+        counters = (coin.upcoming_count, coin.major_count, coin.peak_impact)
         assert counters == (len(events), sum(map(is_major, events)), peak)
         assert store.coin(coin.slug, ts, upcoming) == coin
     every = store.changes(ChangeQuery(until=ts), limit=1_000).rows
