@@ -8,8 +8,7 @@ requested in order, and if the service is too slow, two halves replace one scope
 import hashlib
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final
 
 from catalog.contract import constants
@@ -54,24 +53,18 @@ PAGED: Final[Mapping[Feed, PagedList]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class RawPage:
-    """A page as the service sent it, with its parameters and its headers.
+class RawPage(Answer):
+    """A page as the service sent it, with its parameters.
 
-    `body` is decompressed. `total` and the cursors are None if the page has none. `ids`
-    has a key for every row, in order. `date` is the service's time, `date_doubt` the reason if it
-    is not the Date of the response. `attempts` counts the requests sent.
+    `total` and the cursors are None if the page has none. `ids` has a key for every row, in order.
     """
 
+    _: KW_ONLY
     params: Mapping[str, str]
     cursor_in: str | None
     cursor_out: str | None
-    body: bytes = field(repr=False)
     ids: tuple[str, ...] = field(repr=False)
     total: int | None
-    headers: dict[str, str] = field(repr=False)
-    date: datetime
-    date_doubt: str
-    attempts: int
     is_open_ended: bool = False
     """Whether it is full, and has no `meta` that could name a next page."""
 
@@ -103,16 +96,13 @@ def read_page(
             f"{call} was answered with {rows} rows, expected were {requested or 'some'}"
         )
     return RawPage(
+        *answer.fields(),
+        answer.body,
         params=params,
         cursor_in=cursor,
         cursor_out=_cursor(found.cursor),
-        body=answer.body,
         ids=tuple(row_key(row, of.key_fields) for row in found.rows),
         total=read_count(found.total),
-        headers=answer.headers,
-        date=answer.date,
-        date_doubt=answer.date_doubt,
-        attempts=answer.attempts,
         is_open_ended=found.meta is None and 0 < requested <= rows,
     )
 
