@@ -253,8 +253,8 @@ class CsvSource:
     """
 
     path: Path
-    chunks: Callable[[], Iterable[bytes]]
-    fields: int
+    chunks: Callable[[], Iterator[bytes]]
+    fields: int = 0
     skip: int = 1
     delimiter: str = ","
     compression: str = "none"

@@ -9,7 +9,7 @@ way the cells are texts that `sql/` makes rows of.
 import codecs
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -125,17 +125,8 @@ def make_columns(names: list[str]) -> Columns:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class CsvBody:
-    """The body of an export as a file, and a function that reads its bytes from the start."""
-
-    path: Path
-    compression: str
-    chunks: Callable[[], Iterator[bytes]]
-
-
 def read_csv(
-    body: CsvBody,
+    body: CsvSource,
     tables: EventTables,
     visible: int,
     counts: BatchCounts,
@@ -144,8 +135,11 @@ def read_csv(
     *,
     finds_unchanged: bool,
 ) -> None:
-    """Read an export into the tables; `visible` has the bits of the fields that the plan shows,
-    `renamed` the field of each column with another name."""
+    """Read the bytes of an export into the tables.
+
+    `visible` has the bits of the fields that the plan shows, `renamed` the field of each column
+    with another name.
+    """
     head = b""
     for chunk in body.chunks():
         head += chunk
@@ -169,9 +163,7 @@ def read_csv(
         counts.faults.append(f"the export has {fault}")
     if not names:
         return
-    source = CsvSource(
-        body.path, body.chunks, len(names), header.line, header.delimiter, body.compression
-    )
+    source = replace(body, fields=len(names), skip=header.line, delimiter=header.delimiter)
     if columns.too_many or columns.duplicates:
         records = source.records()
         with suppress(CsvFault):
@@ -277,7 +269,7 @@ class CsvExport:
         source = self.source
         values = {"delimiter": source.delimiter, "fields": source.fields}
         doubtful = _as_lines(self._run("list_doubtful_records", values))
-        reader = replace(source, chunks=lambda: doubtful, skip=0).records()
+        reader = replace(source, chunks=lambda: iter(doubtful), skip=0).records()
         try:
             reader.count()
         except CsvFault:

@@ -21,7 +21,7 @@ import duckdb
 import msgspec
 
 from almanac.core.statements import Statements
-from almanac.reading.csv_file import read_chunks
+from almanac.reading.csv_file import CsvSource, read_chunks
 from almanac.user_files import find_kind
 from catalog.contract.plans import Plan
 from warehouse import size_limits
@@ -39,7 +39,7 @@ from warehouse.errors import LandingError
 from warehouse.landing.batches import Manifest
 from warehouse.landing.body_files import find_base
 from warehouse.landing.landing import Landing
-from warehouse.normalise.csv_reader import CsvBody, KnownLists, read_csv, temporary_file
+from warehouse.normalise.csv_reader import KnownLists, read_csv, temporary_file
 from warehouse.normalise.json_feeds import (
     read_cancellations,
     read_deliveries,
@@ -92,10 +92,12 @@ def _read_export(
 
 
 @contextmanager
-def _body(landing: Landing, manifest: Manifest, counts: BatchCounts) -> Iterator[CsvBody]:
+def _body(landing: Landing, manifest: Manifest, counts: BatchCounts) -> Iterator[CsvSource]:
     """Yield the body as a file for DuckDB: the stored file, or a copy of what it can't read."""
     with ExitStack() as stack:
-        body = CsvBody(landing.body_path(manifest), "zstd", lambda: landing.body(manifest))
+        body = CsvSource(
+            landing.body_path(manifest), lambda: landing.body(manifest), compression="zstd"
+        )
         if find_base(landing.body_path(manifest)) is not None:
             body = stack.enter_context(_copied(body.chunks()))
         is_gzip = _head(body.chunks()).startswith(GZIP_MAGIC)
@@ -114,9 +116,9 @@ def _body(landing: Landing, manifest: Manifest, counts: BatchCounts) -> Iterator
 
 
 @contextmanager
-def _copied(chunks: Iterator[bytes]) -> Iterator[CsvBody]:
+def _copied(chunks: Iterator[bytes]) -> Iterator[CsvSource]:
     with temporary_file(chunks) as path:
-        yield CsvBody(path, "none", lambda: read_chunks(path))
+        yield CsvSource(path, lambda: read_chunks(path))
 
 
 def _head(chunks: Iterator[bytes]) -> bytes:
