@@ -21,85 +21,48 @@ _COLLECTED_AFTER: Final = (50_000, 20, 50)
 Dagster's modules many times while they are imported."""
 
 
-def _place(module: str, name: str, summary: str) -> LazyCommand:
-    return LazyCommand(f"application.cli.{module}", name, summary)
-
-
+# fmt: off
 COMMANDS: Final = {
-    "run": _place(
-        "run_command",
-        "run",
-        "Pull today's catalog, merge it into history, publish, and print a summary.",
-    ),
-    "budget": _place(
-        "budget",
-        "budget",
-        "Show how often Almanac polls, the cost until the quota resets, and the reset.",
-    ),
-    "backfill": _place(
-        "backfill_command",
-        "backfill",
-        "Pull all events in a range of event dates, month by month, and merge them.",
-    ),
-    "status": _place(
-        "status",
-        "status",
-        "Show freshness by feed, waiting and missing work, disk and quota. Sends no request.",
-    ),
-    "report": _place(
-        "report_command",
-        "report",
-        "Write coming events, changes and data quality to one HTML file.",
-    ),
-    "merge": _place(
-        "merge_commands",
-        "merge",
-        "Merge landed batches and publish the warehouse. Sends no request.",
-    ),
-    "rebuild": _place(
-        "merge_commands", "rebuild", "Rebuild the warehouse from landing. Sends no request."
-    ),
-    "import": _place(
-        "merge_commands",
-        "import_file",
-        "Add an archived export to the history, at its own time. Run `almanac merge` afterwards.",
-    ),
-    "verify": _place(
-        "maintenance",
-        "verify",
-        "Check that landing, warehouse and Parquet files agree. Exits with 1 if they do not.",
-    ),
-    "doctor": _place(
-        "maintenance",
-        "doctor",
-        "Check settings, home, disk, versions, connection, key and plan. Sends one or two "
-        "requests.",
-    ),
-    "ui": _place("ui", "ui", "Start Dagster on the home: UI, schedules and sensors."),
-    "daemon": _place(
-        "ui",
-        "daemon",
-        "Start Dagster's schedules and sensors on the home, without the UI. `--check` is a probe.",
-    ),
-    "sandbox": _place(
-        "sandbox_command",
-        "sandbox_app",
-        "Serve the service's interface locally, over a synthetic catalog that keeps changing.",
-    ),
-    "serve": _place(
-        "serve",
-        "serve_app",
-        "Serve pages, calendar and the service's interface: now, as of a time, or in a replay.",
-    ),
-    "receive": _place(
-        "push", "receive", "Receive webhooks: verify, store durably, then acknowledge."
-    ),
-    "inbox": _place(
-        "push", "inbox_app", "List webhooks that are not landed; retry or dismiss rejected ones."
-    ),
-    "batches": _place("merge_commands", "batches_app", "List, release and dismiss landed batches."),
+    command: LazyCommand(f"application.cli.{module}", name, summary)
+    for command, module, name, summary in (
+    ("run", "run_command", "run",
+     "Pull today's catalog, merge it into history, publish, and print a summary."),
+    ("budget", "budget", "budget",
+     "Show how often Almanac polls, the cost until the quota resets, and the reset."),
+    ("backfill", "backfill_command", "backfill",
+     "Pull all events in a range of event dates, month by month, and merge them."),
+    ("status", "status", "status",
+     "Show freshness by feed, waiting and missing work, disk and quota. Sends no request."),
+    ("report", "report_command", "report",
+     "Write coming events, changes and data quality to one HTML file."),
+    ("merge", "merge_commands", "merge",
+     "Merge landed batches and publish the warehouse. Sends no request."),
+    ("rebuild", "merge_commands", "rebuild",
+     "Rebuild the warehouse from landing. Sends no request."),
+    ("import", "merge_commands", "import_file",
+     "Add an archived export to the history, at its own time. Run `almanac merge` afterwards."),
+    ("verify", "maintenance", "verify",
+     "Check that landing, warehouse and Parquet files agree. Exits with 1 if they do not."),
+    ("doctor", "maintenance", "doctor",
+     "Check settings, home, disk, versions, connection, key and plan. Sends one or two "
+     "requests."),
+    ("ui", "ui", "ui", "Start Dagster on the home: UI, schedules and sensors."),
+    ("daemon", "ui", "daemon",
+     "Start Dagster's schedules and sensors on the home, without the UI. `--check` is a probe."),
+    ("sandbox", "sandbox_command", "sandbox_app",
+     "Serve the service's interface locally, over a synthetic catalog that keeps changing."),
+    ("serve", "serve", "serve_app",
+     "Serve pages, calendar and the service's interface: now, as of a time, or in a replay."),
+    ("receive", "push", "receive",
+     "Receive webhooks: verify, store durably, then acknowledge."),
+    ("inbox", "push", "inbox_app",
+     "List webhooks that are not landed; retry or dismiss rejected ones."),
+    ("batches", "merge_commands", "batches_app",
+     "List, release and dismiss landed batches."),
+    )
 }
 """The application's commands."""
+# fmt: on
 _PANELS: Final = {
     "Daily": ("run", "status", "report", "budget", "doctor"),
     "Questions": tuple(PACKAGE_COMMANDS),
