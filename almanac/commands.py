@@ -55,7 +55,6 @@ def locate_warehouse(home: Path | None) -> Path:
 
 OutputFormat = Literal["table", "vertical", "tsv", "csv", "json", "parquet"]
 _FILES: Final[dict[OutputFormat, FileFormat]] = {name: name for name in get_args(FileFormat)}
-_VERTICAL_END: Final = re.compile(r"\s*\\G\s*;?\s*\Z")
 _OPTION: Final = re.compile(r"--[^\s=]*")
 _UNDECODED: Final = re.compile("[\ud800-\udfff]")
 """The characters that Python uses for undecodable bytes of an argument."""
@@ -104,8 +103,7 @@ def sql(
     query: Annotated[
         str | None,
         typer.Argument(
-            help="One statement that only reads; - reads it from standard input. At the end, \\G "
-            "shows each row vertically.",
+            help="One statement that only reads; - reads it from standard input.",
             show_default=False,
         ),
     ] = None,
@@ -168,8 +166,8 @@ def sql(
     ] = None,
 ) -> None:
     """Query the warehouse. Times are UTC; `events_as_of(ts)` shows what was known at `ts`."""
-    text, is_vertical = _read_statement(query, file)
-    chosen = _choose_form(form, output, is_vertical=is_vertical)
+    text = _read_statement(query, file)
+    chosen = _choose_form(form, output)
     values = dict(map(parse_parameter, param or ()))
     warehouse = locate_warehouse(home)
     limits = _choose_limits(memory, timeout)
@@ -203,21 +201,17 @@ def _choose_limits(memory: int | None, timeout: float | None) -> QueryLimits:
     return limits
 
 
-def _read_statement(query: str | None, file: Path | None) -> tuple[str, bool]:
-    r"""Return the text of the statement without a `\G` at its end, and whether it has one."""
+def _read_statement(query: str | None, file: Path | None) -> str:
     if (query is None) == (file is None):
         fail("expected one statement: QUERY, or -f FILE, or - for standard input", code=EXIT_USAGE)
     if file is not None:
-        text = _read_file(file)
-    elif query == "-":
-        try:
-            text = sys.stdin.buffer.read().decode("utf-8-sig")
-        except UnicodeDecodeError:
-            fail("standard input is not UTF-8 text. No query was run.", code=EXIT_USAGE)
-    else:
-        text = decode_argument(query or "", "the statement")
-    statement = _VERTICAL_END.sub("", text)
-    return statement, statement != text
+        return _read_file(file)
+    if query != "-":
+        return decode_argument(query or "", "the statement")
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        fail("standard input is not UTF-8 text. No query was run.", code=EXIT_USAGE)
 
 
 def _read_file(file: Path) -> str:
@@ -249,14 +243,8 @@ def parse_parameter(given: str) -> tuple[str, str]:
     return name, text
 
 
-def _choose_form(
-    given: OutputFormat | None, output: Path | None, *, is_vertical: bool
-) -> OutputFormat:
+def _choose_form(given: OutputFormat | None, output: Path | None) -> OutputFormat:
     """Return the output format: the given one, or chosen by the file extension or by stdout."""
-    if is_vertical and (output is not None or given not in (None, "vertical")):
-        fail("\\G shows rows vertically: leave out --format and --output", code=EXIT_USAGE)
-    if is_vertical:
-        return "vertical"
     if output is None:
         if given == "parquet":
             fail("parquet needs a file: name it with --output", code=EXIT_USAGE)

@@ -58,7 +58,7 @@ class Study:
             and the last; docs/backtests.md has the size of each.
         headline: the test to rely on, a `Verdict` with `test`, `statistic`, `degrees` and `p`.
         events: one row per event and coin used, with what was known at entry, the fit, `car`,
-            `scar`, `bhar`, and what became of the event (`moved_after_entry`, …).
+            `bhar`, and what became of the event (`moved_after_entry`, …).
         excluded: one row per event, or event and coin, that is not used, with its `reason`.
         counts: the numbers of rows used and excluded, by reason; `days` are those with an event,
             `redenominations` the steps in the prices, `assumed_known` the rows of `events=` without

@@ -57,8 +57,8 @@ class Windows:
         live: whether a bar counts: from the entry until the coin's last price.
         market: the market's returns less their mean in the estimation window, 0 where not live.
         held: buy-and-hold abnormal returns, up to each bar.
-        fitted_on: returns that the model was fitted on; `parameters` of it were estimated.
-        sd: the standard deviation of its residuals, with `fitted_on - parameters` degrees.
+        fitted_on: returns that the model was fitted on.
+        sd: the standard deviation of its residuals.
         market_squares: the sum of squares of the market's returns about their mean there.
         alpha, beta: the parameters; beta is 0 in the mean model.
     """
@@ -79,27 +79,10 @@ class Windows:
     beta: Floats
 
     @property
-    def parameters(self) -> int:
-        return 2 if self.model == "market" else 1
-
-    @property
     def cumulated(self) -> Floats:
         """The cumulated abnormal return of each row up to each bar."""
         summed: Floats = np.cumsum(self.abnormal, axis=1)
         return summed
-
-    def variance_of_sums(self) -> Floats:
-        """Return the prediction-error variance of `cumulated`.
-
-        The sum of k bars has s² (k + k²/m + (Σ(x - x̄))² / Sxx): the last two terms are the
-        covariance that the bars share through the fitted parameters.
-        """
-        bars, market = np.cumsum(self.live, axis=1), np.cumsum(self.market, axis=1)
-        shared = bars + bars**2 / self.fitted_on[:, None]
-        if self.model == "market":
-            shared = shared + market**2 / self.market_squares[:, None]
-        found: Floats = self.sd[:, None] ** 2 * shared
-        return found
 
     def subset(self, rows: Any) -> "Windows":
         """Return some of the rows, in the same order."""
@@ -354,7 +337,6 @@ def _with_results(
     rows: pd.DataFrame, prices: Prices, returns: Returns, windows: Windows
 ) -> pd.DataFrame:
     cumulated: Floats = windows.cumulated[:, -1] if len(rows) else np.zeros(0)
-    variance = windows.variance_of_sums()[:, -1] if len(rows) else np.ones(0)
     live: Any = windows.live
     first = windows.zero + windows.spans.first + live.argmax(axis=1)
     start, length = windows.zero + windows.spans.first, windows.spans.length
@@ -369,7 +351,6 @@ def _with_results(
         residual_sd=windows.sd,
         fitted_on=windows.fitted_on.astype(np.int64),
         car=cumulated,
-        scar=cumulated / np.sqrt(variance),
         bhar=windows.held[:, -1] if len(rows) else np.zeros(0),
         delisted_in_window=~live[:, -1] if len(rows) else np.zeros(0, dtype=bool),
         redenomination_in_window=stepped.any(axis=1) if len(rows) else np.zeros(0, dtype=bool),

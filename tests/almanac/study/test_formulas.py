@@ -39,7 +39,7 @@ class ByHand:
         for bar in range(1, len(close)):
             self.moves[bar] = np.log(close[bar] / close[bar - 1])
         market = np.append(np.nan, np.diff(np.log(self.foreign)))
-        self.abnormal, self.residuals, self.error = [], [], []
+        self.abnormal, self.residuals = [], []
         for zero, coin in zip(self.zero, self.coin, strict=True):
             span = range(zero - 1 - 5 - 60, zero - 1 - 5)
             used = [bar for bar in span if not np.isnan(self.moves[bar, coin])]
@@ -47,58 +47,42 @@ class ByHand:
             own = np.array([self.moves[bar, coin] for bar in used])
             found = np.linalg.lstsq(np.array(design), own, rcond=None)[0]
             left = own - np.array(design) @ found
-            variance = (left**2).sum() / (len(used) - len(found))
             inside = range(zero - 1, zero + 4)
             rows = np.array([[1.0] if model == "mean" else [1.0, market[bar]] for bar in inside])
             self.abnormal.append([self.moves[bar, coin] for bar in inside] - rows @ found)
-            # The covariance of prediction errors: s² (I + Z (X'X)^-1 Z').
-            inverse = np.linalg.inv(np.array(design).T @ np.array(design))
-            self.error.append(variance * (np.eye(5) + rows @ inverse @ rows.T))
             self.residuals.append(dict(zip([bar - zero for bar in used], left, strict=True)))
         self.car = np.array([sum(values) for values in self.abnormal])
-        self.scar = np.array(
-            [car / math.sqrt(error.sum()) for car, error in zip(self.car, self.error, strict=True)]
-        )
         self.close = close
         self.prices = prices
 
 
-def ours(hand: ByHand, model: str) -> tuple[Returns, Windows, Floats, Floats]:
+def ours(hand: ByHand, model: str) -> tuple[Returns, Windows, Floats]:
     prices = replace(hand.prices, close=hand.close)
     returns = compute_returns(prices, market=hand.foreign)
     windows, usable = fit_windows(
         returns, hand.zero, hand.coin, hand.zero - 1, SPANS, "mean" if model == "mean" else "market"
     )
     assert usable.all()
-    values = windows.cumulated[:, -1]
-    return returns, windows, values, values / np.sqrt(windows.variance_of_sums()[:, -1])
+    return returns, windows, windows.cumulated[:, -1]
 
 
 @pytest.fixture(scope="module", params=MODELS)
-def both(request: pytest.FixtureRequest) -> tuple[ByHand, Returns, Windows, Floats, Floats]:
+def both(request: pytest.FixtureRequest) -> tuple[ByHand, Returns, Windows, Floats]:
     hand = ByHand(request.param)
     return hand, *ours(hand, request.param)
 
 
-Both = tuple[ByHand, Returns, Windows, Floats, Floats]
+Both = tuple[ByHand, Returns, Windows, Floats]
 
 
 def test_abnormal_returns_are_those_of_least_squares_row_by_row(both: Both) -> None:
-    hand, _, windows, values, _ = both
+    hand, _, windows, values = both
     np.testing.assert_allclose(windows.abnormal, hand.abnormal, atol=1e-12)
     np.testing.assert_allclose(values, hand.car, atol=1e-12)
 
 
-def test_the_variance_of_a_sum_has_the_covariance_of_the_fitted_parameters(both: Both) -> None:
-    hand, _, windows, _, scaled = both
-    for bars in range(1, 6):
-        expected = [error[:bars, :bars].sum() for error in hand.error]
-        np.testing.assert_allclose(windows.variance_of_sums()[:, bars - 1], expected, rtol=1e-10)
-    np.testing.assert_allclose(scaled, hand.scar, rtol=1e-10)
-
-
 def test_t_is_that_of_the_paper(both: Both) -> None:
-    hand, _, _, values, _ = both
+    hand, _, _, values = both
     plain = stats.ttest_1samp(hand.car, 0)
     found = cross_sectional(values)
     assert (found.statistic, found.p) == pytest.approx((plain.statistic, plain.pvalue))
@@ -108,7 +92,7 @@ def test_t_is_that_of_the_paper(both: Both) -> None:
 
 def test_the_shares_of_days_sum_to_the_mean(both: Both) -> None:
     """A day's share is of its abnormal returns, less that of the fitted parameters."""
-    hand, returns, windows, _, _ = both
+    hand, returns, windows, _ = both
     shares = compute_day_shares(returns, windows)
     np.testing.assert_allclose(shares.mean, windows.cumulated.mean(axis=0), atol=1e-12)
     market = np.append(np.nan, np.diff(np.log(hand.foreign)))
@@ -124,7 +108,7 @@ def test_the_shares_of_days_sum_to_the_mean(both: Both) -> None:
 
 
 def test_the_calendar_test_counts_the_flips_that_are_as_far(both: Both) -> None:
-    _, returns, windows, _, _ = both
+    _, returns, windows, _ = both
     shares = compute_day_shares(returns, windows)
     flipped = flip_signs(shares, rounds=499, seed=3)
     found = calendar_test(shares, flipped, 6)

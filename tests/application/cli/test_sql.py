@@ -142,7 +142,6 @@ def test_the_end_of_its_name_tells_the_format_of_a_file(
         (("SELECT 1", "-o", "a.csv", "-F", "json"), "--format json contradicts the name a.csv"),
         (("SELECT 1", "-o", "a.txt"), "the name a.txt tells no format"),
         (("SELECT 1", "-o", "a.csv", "-F", "table"), "--format table can't be written to a file"),
-        (("SELECT 1\\G", "-o", "a.csv"), "leave out --format and --output"),
         (("SELECT 1", "-F", "parquet"), "parquet needs a file"),
         (("SELECT 1", "-f", "q.sql"), "expected one statement"),
         (("-f", "csv"), "the format is --format or -F"),
