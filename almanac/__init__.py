@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from almanac.events import Coverage as Coverage
     from almanac.history_replay import Change as Change
     from almanac.history_replay import Replay as Replay
-    from almanac.history_replay import replay as replay
     from almanac.results import Result as Result
     from almanac.study.report import Study as Study
 
@@ -47,7 +46,6 @@ _MODULES = {
     "Study": "study.report",
     "UnknownName": "core.errors",
     "WarehouseError": "core.errors",
-    "replay": "history_replay",
 }
 __all__ = ["open", *_MODULES]
 

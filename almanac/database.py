@@ -355,10 +355,13 @@ class Database(EventQueries, Joins):
         coins: Coins | None = None,
         kinds: Names | None = None,
     ) -> Replay:
-        """Return the changes after `since`, until `until`, one by one: see `almanac.replay`.
+        """Return the changes after `since`, until `until`, one by one, in order of knowledge.
 
         It reads the newest publication to its end, in a connection of its own. Timestamps of the
-        changes are in UTC.
+        changes are in UTC. `until` None is the last pull; `coins` selects changes of events that
+        are or were linked to any of them, `kinds` kinds of change such as `rescheduled`.
+
+        Raises: as `events`.
         """
         known = self._reader
         pinned = Reader(

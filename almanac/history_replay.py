@@ -1,8 +1,6 @@
 """Recorded history, one change after another, with the catalog as it was known at each.
 
-import almanac
-
-for change in almanac.replay("data", "2026-03-01", "2026-03-08", kinds="rescheduled"):
+for change in db.replay("2026-03-01", "2026-03-08", kinds="rescheduled"):
     print(change.known_from, change.event["title"], change.previous["date"], change.event["date"])
 """
 
@@ -11,7 +9,6 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Self
 
@@ -20,7 +17,7 @@ from almanac.core.errors import InvalidArgument
 from almanac.core.statements import Statements
 from almanac.core.timestamps import TimestampLike
 from almanac.events import KINDS, Coins, Names, check_observed, read_choices, read_known_at
-from almanac.reader import Reader, find_file
+from almanac.reader import Reader
 
 _SQL = Statements("almanac")
 _BATCH: Final = 10_000
@@ -165,29 +162,3 @@ class Replay:
             return True
         versions = (change.event, change.previous or {})
         return any(not self._coins.isdisjoint(known.get("coins") or ()) for known in versions)
-
-
-def replay(
-    home: str | Path,
-    since: TimestampLike,
-    until: TimestampLike | None = None,
-    *,
-    coins: Coins | None = None,
-    kinds: Names | None = None,
-) -> Replay:
-    """Return the changes of a home after `since`, until `until`, in order of knowledge.
-
-    Args:
-        home: the folder with `warehouse.duckdb`, or the file.
-        since: a timestamp. The catalog begins with the events that were known then.
-        until: a timestamp; None is the last pull.
-        coins: as in `events`: changes of events that are or were linked to any of them.
-        kinds: kinds of change, such as `rescheduled`.
-
-    Raises:
-        WarehouseError: there is no such file, or it can't be opened.
-        InvalidArgument: an argument is wrong, or lies in the future.
-        QueryRefused: nothing was observed yet at `since`; the message says when history starts.
-        UnknownName, AmbiguousCoin: a coin does not exist, or is not unique.
-    """
-    return Replay(Reader(find_file(home), follow=False), since, until, coins=coins, kinds=kinds)

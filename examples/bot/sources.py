@@ -72,7 +72,7 @@ def recorded(
 ) -> Iterator[Decision]:
     """Read the same changes from a home."""
     midnight = since.replace(hour=0, minute=0, second=0, microsecond=0)
-    with almanac.replay(home, since, until) as changes:
+    with almanac.open(home) as db, db.replay(since, until) as changes:
         upcoming = [
             _stored(row)
             for row in changes.catalog.values()

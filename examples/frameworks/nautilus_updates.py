@@ -32,7 +32,7 @@ def records(home: str | Path, start: datetime, coins: frozenset[str]) -> Iterato
     An update replaces the one before of the same event; check its status. An event is included
     from the first version on that is linked to one of the coins.
     """
-    with almanac.replay(home, start, coins=sorted(coins)) as changes:
+    with almanac.open(home) as db, db.replay(start, coins=sorted(coins)) as changes:
         for event in list(changes.catalog.values()):
             if coins.intersection(event["coins"] or ()):
                 yield _record(event, changes.since)

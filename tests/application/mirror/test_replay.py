@@ -1,4 +1,4 @@
-"""The replay of a home: its clock and control path, its webhooks, and `almanac.replay`."""
+"""The replay of a home: its clock and control path, its webhooks, and `db.replay`."""
 
 import json
 import shutil
@@ -261,12 +261,17 @@ def in_catalog(changes: almanac.Replay) -> dict[str, tuple[Any, ...]]:
     }
 
 
+def replay(home: Path, *since_until: Any, **chosen: Any) -> almanac.Replay:
+    with almanac.open(home) as db:
+        return db.replay(*since_until, **chosen)
+
+
 def test_the_catalog_equals_events_as_of_through_every_kind_of_change(filled_home: Home) -> None:
-    whole = list(almanac.replay(filled_home.root, STARTS))
+    whole = list(replay(filled_home.root, STARTS))
     assert {"cancelled", "withdrawn", "restored"} <= {kind for each in whole for kind in each.kinds}
     last_at = {change.known_from: number for number, change in enumerate(whole)}
     checked = [*last_at.values()][::3]
-    changes = almanac.replay(filled_home.root, STARTS)
+    changes = replay(filled_home.root, STARTS)
     assert in_catalog(changes) == as_of(filled_home.warehouse, STARTS)
     for number, change in enumerate(changes):
         if number in checked:
@@ -287,17 +292,17 @@ def test_the_last_of_two_versions_of_the_same_time_stays_in_the_catalog(tmp_path
         true="03 06:00",
     )
     story.merge()
-    with almanac.replay(tmp_path, at("02 06:00")) as changes:
+    with replay(tmp_path, at("02 06:00")) as changes:
         found = [(each.event_id, each.version, each.event["title"]) for each in changes]
         assert found == [("a", 2, "Second"), ("a", 3, "Third")]
         assert changes.catalog["a"]["title"] == "Third"
         assert in_catalog(changes) == as_of(story.home.warehouse, at("03 06:00"))
-    started_there = almanac.replay(tmp_path, at("03 06:00"))
+    started_there = replay(tmp_path, at("03 06:00"))
     assert (list(started_there), started_there.catalog["a"]["title"]) == ([], "Third")
 
 
 def test_each_version_comes_once_in_order_of_knowledge_and_hides_its_end(filled_home: Home) -> None:
-    changes = list(almanac.replay(filled_home.root, STARTS))
+    changes = list(replay(filled_home.root, STARTS))
     found = [(each.event_id, each.version, f"{each.known_from:{FORMAT}}") for each in changes]
     assert found == change_log(filled_home, STARTS, NOW)
     assert found
@@ -309,10 +314,10 @@ def test_each_version_comes_once_in_order_of_knowledge_and_hides_its_end(filled_
 
 
 def test_kinds_and_coins_select_changes_but_not_the_catalog(filled_home: Home) -> None:
-    whole = list(almanac.replay(filled_home.root, STARTS))
+    whole = list(replay(filled_home.root, STARTS))
     kind = whole[0].kinds[0]
     coin = next(change.event["coins"][0] for change in whole if change.event["coins"])
-    by_kind = almanac.replay(filled_home.root, STARTS, kinds=kind)
+    by_kind = replay(filled_home.root, STARTS, kinds=kind)
     assert [c.event_id for c in by_kind] == [c.event_id for c in whole if kind in c.kinds]
     assert by_kind.count == len(whole)
     with almanac.open(filled_home.root) as db:
@@ -325,8 +330,8 @@ def test_kinds_and_coins_select_changes_but_not_the_catalog(filled_home: Home) -
 
 def test_a_replaced_file_is_read_to_its_end(filled_home: Home, tmp_path: Path) -> None:
     file = Path(shutil.copy(filled_home.warehouse, tmp_path / "warehouse.duckdb"))
-    whole = [change.event_id for change in almanac.replay(file, STARTS)]
-    changes = almanac.replay(file, STARTS)
+    whole = [change.event_id for change in replay(file, STARTS)]
+    changes = replay(file, STARTS)
     found = [next(changes).event_id]
     other = Path(shutil.copy(filled_home.warehouse, tmp_path / "other.duckdb"))
     other.chmod(0o600)
@@ -338,15 +343,15 @@ def test_a_replaced_file_is_read_to_its_end(filled_home: Home, tmp_path: Path) -
 
 def test_wrong_arguments_are_refused(filled_home: Home) -> None:
     later = STARTS + timedelta(hours=1)
-    empty = almanac.replay(filled_home.root, STARTS, STARTS)
+    empty = replay(filled_home.root, STARTS, STARTS)
     assert (list(empty), empty.count, bool(empty.catalog)) == ([], 0, True)
     with pytest.raises(almanac.QueryRefused, match=f"first pull of events, at {STARTS:%Y-%m-%d}"):
-        almanac.replay(filled_home.root, "2001-01-01")
+        replay(filled_home.root, "2001-01-01")
     with pytest.raises(almanac.InvalidArgument, match="is before since"):
-        almanac.replay(filled_home.root, later, STARTS)
+        replay(filled_home.root, later, STARTS)
     with pytest.raises(almanac.InvalidArgument, match="kinds"):
-        almanac.replay(filled_home.root, STARTS, kinds="moved")
+        replay(filled_home.root, STARTS, kinds="moved")
     with pytest.raises(almanac.InvalidArgument, match="since=None"):
-        almanac.replay(filled_home.root, None)  # type: ignore[arg-type]
+        replay(filled_home.root, None)
     with pytest.raises(almanac.UnknownName):
-        almanac.replay(filled_home.root, STARTS, coins="slug:no-such-coin")
+        replay(filled_home.root, STARTS, coins="slug:no-such-coin")
