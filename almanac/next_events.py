@@ -126,7 +126,8 @@ def _next_free(free: list[int], step: int) -> int:
 WATCHED_AGE: Final = timedelta(days=2)
 """How long after a pull the absence of an event still shows that none was listed (see
 `Coverage.covers`)."""
-_DAY_US: Final = timedelta(days=1) // US
+_DAY: Final = timedelta(days=1)
+_DAY_US: Final = _DAY // US
 _SQL = Statements("almanac")
 _OF_EVENT: Final = {
     "next_event_id": "event_id",
@@ -392,6 +393,7 @@ def close_bars(
     The end follows from the open, the zone and the length alone, so no bar depends on the bars
     after it. A bar closes after its length on the clock of the zone, or after as much time, if that
     is earlier: a local day has 23 hours when the clocks go forward, and one of 25 closes after 24.
+    A bar whose open the clocks skip, as midnight in Santiago, opens after the gap and is shorter.
     None is a bar of no length.
 
     Raises:
@@ -401,12 +403,18 @@ def close_bars(
     known_us = opened.microseconds
     if bar is not None:
         opens = pd.DatetimeIndex(known_us.view("datetime64[us]"), tz=UTC)
-        local = opens.tz_convert(zone).tz_localize(None) + bar
-        later = np.zeros(len(opens), bool)
-        closes = local.tz_localize(zone, ambiguous=later, nonexistent="shift_forward")
+        is_fixed = isinstance(bar, timedelta)
+        local = opens.tz_convert(zone).tz_localize(None)
+        # The same but after a gap, where it is the start of the gap: the open that was skipped.
+        due = (opens - US).tz_convert(zone).tz_localize(None) + US
+        step = min(bar, _DAY) if isinstance(bar, timedelta) else _DAY
+        is_whole = (due - due.normalize()) % step == timedelta(0)
+        is_skipped = (due < local) & (due + bar > local) & is_whole
+        local = due.where(is_skipped, local) + bar
+        first = np.full(len(opens), not is_fixed)
+        closes = local.tz_localize(zone, ambiguous=first, nonexistent="shift_forward")
         plain = closes.tz_convert(UTC).tz_localize(None).as_unit("us")
         close_us = plain.to_numpy().view(np.int64)
-        is_fixed = isinstance(bar, timedelta)
         known_us = np.minimum(close_us, known_us + bar // US) if is_fixed else close_us
     # What will be known at the close of the running bar is not known yet.
     is_over = known_us <= (now - ORIGIN) // US

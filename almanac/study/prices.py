@@ -149,7 +149,10 @@ def read_prices(
         slack = _CLOCKS_US[-1] if bar_us >= 4 * _HOUR_US else 0
         is_next = np.diff(stamps, prepend=-(2**62)) <= bar_us + slack
         starts = np.where(is_next, np.roll(stamps, 1), stamps - bar_us)
-    grid = starts[0] + np.arange(place[-1] + 1) * bar_us
+    # A bar that is missing begins at the end of the one before, which may be local.
+    ends, every = starts + bar_us if stamp == "start" else stamps, np.arange(place[-1] + 1)
+    before = np.searchsorted(place, every, side="right") - 1
+    grid = ends[before] + (every - place[before] - 1) * bar_us
     grid[place] = starts
     prices, bad = _on_grid(close, place, len(grid))
     at_open = None if opened is None else _on_grid(opened.reindex_like(close), place, len(grid))[0]

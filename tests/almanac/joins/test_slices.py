@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import almanac
@@ -241,7 +241,7 @@ def test_features_in_slices_give_the_answer_of_one(
 
 ZONES = (
     *("UTC", "America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "America/Sao_Paulo"),
-    *("Africa/Casablanca", "Asia/Kolkata", "Pacific/Apia"),
+    *("Africa/Casablanca", "Asia/Kolkata", "Pacific/Apia", "America/Havana"),
 )
 BARS = ("30min", "1h", "4h", "12h", "1D", "7D")
 
@@ -252,14 +252,17 @@ BARS = ("30min", "1h", "4h", "12h", "1D", "7D")
     day=st.dates(date(2016, 1, 1), date(2026, 1, 1)),
     count=st.integers(1, 60),
     cut=st.integers(0, 60),
+    skipped=st.sampled_from(["NaT", "shift_forward"]),
 )
+@example("America/Sao_Paulo", "1D", date(2018, 11, 3), 4, 2, "shift_forward")
+@example("Australia/Lord_Howe", "1h", date(2026, 10, 4), 5, 3, "shift_forward")
 def test_a_bar_closes_by_itself_and_not_after_the_next_opens(
-    zone: str, bar: str, day: date, count: int, cut: int
+    zone: str, bar: str, day: date, count: int, cut: int, skipped: str
 ) -> None:
-    """Bars of the local clock: some are shorter, and a skipped open is no bar."""
+    """Bars of the local clock: some are shorter; a skipped open is no bar, or after the gap."""
     local = pd.date_range(day, periods=count, freq=bar)
     later = np.zeros(len(local), bool)
-    opens = local.tz_localize(zone, ambiguous=later, nonexistent="NaT").dropna().unique()
+    opens = local.tz_localize(zone, ambiguous=later, nonexistent=skipped).dropna().unique()
     known = close(opens, bar)
     assert (close(opens[:cut], bar) == known[:cut]).all()
     assert (known > opens).all()

@@ -158,6 +158,7 @@ class TestLocalDays:
     def test_missing_days_are_bars_and_the_25th_hour_is_in_its_day(self) -> None:
         found = read_prices(self.FRAME.drop(index=self.LOCAL[[65, 66, 67, 200]]))
         assert len(found.starts) == 364 and np.isnan(found.close).sum() == 8
+        assert found.starts[200] == self.STARTS[200]
         last_hour = int(pd.Timestamp("2026-11-02 04:30", tz="UTC").timestamp()) * 1_000_000
         assert found.find_bars(np.array([last_hour])).tolist() == [304]
         assert found.find_next_bars(np.array([last_hour])).tolist() == [305]
