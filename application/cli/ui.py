@@ -33,6 +33,7 @@ DEFAULT_PORT: Final = 3000
 OLD_AFTER_S: Final = 120.0
 """Dagster's daemons report every 30 s, or later when busy."""
 _STOP_S: Final = 10.0
+_DAEMON: Final = [str(Path(sys.executable).with_name("dagster-daemon")), "run"]
 
 
 def ui(
@@ -44,6 +45,10 @@ def ui(
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Disable all changes in the UI.")
     ] = False,
+    known_as: Annotated[
+        list[str] | None,
+        typer.Option(help="A host name under which a proxy serves the UI. Repeatable."),
+    ] = None,
 ) -> None:
     """Start Dagster on the home: UI, schedules and sensors."""
     if not read_only and host not in ("localhost", "::1") and not host.startswith("127."):
@@ -59,14 +64,10 @@ def ui(
         socket.create_server((host, port), family=family).close()
     except OSError as error:
         fail(f"{url} can't be served: {error.strerror or error}")
-    _serve(
-        ["dagster", "dev", "--host", host, "--port", str(port)],
-        f"Dagster on {url}{base_path}",
-        DAGSTER_WEBSERVER_PATH_PREFIX=base_path,
-        DAGSTER_WEBSERVER_READ_ONLY=str(read_only),
-        # `dg dev`, which Dagster recommends instead, is in a package of its own.
-        PYTHONWARNINGS="ignore:Function `dev_command`",
-    )
+    web = [sys.executable, "-m", "application.dagster_ui", f"--host={host}", f"--port={port}"]
+    web += [f"--path-prefix={base_path}", *(f"--known-as={name}" for name in known_as or ())]
+    web += ["--read-only"] if read_only else []
+    _serve(f"Dagster on {url}{base_path}", _DAEMON, web)
 
 
 def daemon(
@@ -84,11 +85,11 @@ def daemon(
     if check:
         _check(as_json=as_json)
     else:
-        _serve(["dagster-daemon", "run"], "Dagster's daemon")
+        _serve("Dagster's daemon", _DAEMON)
 
 
-def _serve(command: list[str], what: str, **variables: str) -> None:
-    """Run one of Dagster's programs, with all processes that it starts, until a signal."""
+def _serve(what: str, *commands: list[str]) -> None:
+    """Run Dagster's programs, with all processes that they start, until a signal."""
     settings = read_settings()
     home = locate_home(settings)
     home.check(settings.source)
@@ -100,38 +101,42 @@ def _serve(command: list[str], what: str, **variables: str) -> None:
         if not try_lock(lock):
             lock.seek(0)
             fail(f"Dagster of a killed command still runs: process {lock.read().decode()}. End it.")
-        variables |= {
+        variables = {
             "DAGSTER_HOME": str(home.instance_folder.resolve()),
             "ALMANAC_HOME": str(home.root.resolve()),
             "PYTHONSAFEPATH": "1",
         }
-        program = subprocess.Popen(
-            [
-                *("env", *(f"{name}={value}" for name, value in variables.items())),
-                str(Path(sys.executable).with_name(command[0])),
-                *command[1:],
-                *(f"--workspace={path}" for path in _prepare(home)),
-                f"--log-format={'colored' if sys.stderr.isatty() else 'json'}",
-            ],
-            # A group of its own: a signal reaches the runs, too, and each process once.
-            start_new_session=True,
-            pass_fds=[lock.fileno()],
-        )
+        common = [f"--workspace={path}" for path in _prepare(home)]
+        common += [f"--log-format={'colored' if sys.stderr.isatty() else 'json'}"]
+        programs: list[subprocess.Popen[bytes]] = []
+        for command in commands:
+            program = subprocess.Popen(
+                ["env", *(f"{k}={v}" for k, v in variables.items()), *command, *common],
+                # A group of its own: a signal reaches the runs, too, and each process once.
+                process_group=programs[0].pid if programs else 0,
+                pass_fds=[lock.fileno()],
+            )
+            programs.append(program)
+        group = programs[0].pid
         lock.truncate(0)
-        lock.write(str(program.pid).encode())
+        lock.write(str(group).encode())
         lock.flush()
         stopped: list[bool] = []
-        stop_by_signals(lambda: stopped.append(_signal(program.pid, signal.SIGTERM)))
+        stop_by_signals(lambda: stopped.append(_signal(group, signal.SIGTERM)))
         people.print(f"{what}, home {home.root}. Ctrl-C stops it.", soft_wrap=True)
-        code = program.wait()
-        # What is left of the group, such as runs, which journal the pulled pages.
-        _signal(program.pid, signal.SIGTERM)
-        give_up_at = monotonic() + _STOP_S
-        while _signal(program.pid, 0) and monotonic() < give_up_at:
+        while all(program.poll() is None for program in programs):
             sleep(0.1)
-        _signal(program.pid, signal.SIGKILL)
+        ended = next(program for program in programs if program.returncode is not None)
+        # What is left of the group, such as runs, which journal the pulled pages.
+        _signal(group, signal.SIGTERM)
+        give_up_at = monotonic() + _STOP_S
+        while monotonic() < give_up_at and _signal(group, 0):
+            for program in programs:
+                program.poll()
+            sleep(0.1)
+        _signal(group, signal.SIGKILL)
     if not stopped:
-        fail(f"{command[0]} ended with code {code}: its reason is above")
+        fail(f"a program ended with code {ended.returncode}: its reason is above")
     raise typer.Exit(EXIT_INTERRUPTED)
 
 

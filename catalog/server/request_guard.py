@@ -25,18 +25,22 @@ _ANY_PORT: Final = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\]):\*")
 _ADVICE: Final = "Start the server with --cors and the origin of the site to allow it."
 
 
-def find_refusal(scope: Scope, origins: Collection[str] = ()) -> Response | None:
+def find_refusal(
+    scope: Scope, origins: Collection[str] = (), names: Collection[str] | None = None
+) -> Response | None:
     """Return the refusal of a request, by its head alone; None if it may pass.
 
-    The loopback names are accepted, with any port. Pages of `origins`, such as
-    `https://app.example` or `http://localhost:*`, may send requests, too.
+    The loopback names are accepted, with any port; with `names`, those and all addresses, too: a
+    foreign page has a name. Pages of `origins`, such as `https://app.example` or
+    `http://localhost:*`, may send requests, too.
     """
     headers = Headers(scope=scope)
     hosts, given = headers.getlist("host"), headers.getlist("origin")
     host = _split_host(hosts[0]) if len(hosts) == 1 else None
     if host is None:
         return _refusal(400, "Send one Host header, of the form name or name:port.")
-    if not is_loopback(host[0]):
+    known = names is not None and (host[0] in names or _is_address(host[0]))
+    if not known and not is_loopback(host[0]):
         return _refusal(421, f"This server is not known as {host[0]}.")
     if len(given) == 1 and re.fullmatch(origin_pattern(origins), given[0]):
         return None
@@ -44,7 +48,7 @@ def find_refusal(scope: Scope, origins: Collection[str] = ()) -> Response | None
         return _refusal(403, f"Requests of other sites are refused (Origin). {_ADVICE}")
     sites = headers.getlist("sec-fetch-site")
     follows_link = (
-        scope["method"] in METHODS
+        scope.get("method") in METHODS
         and headers.get("sec-fetch-mode") == "navigate"
         and headers.get("sec-fetch-dest") == "document"
     )
@@ -99,10 +103,15 @@ def check_origin(origin: str) -> None:
 
 def is_loopback(name: str) -> bool:
     """Return whether a host, as an address or `localhost`, is this machine."""
+    return name == "localhost" or (_is_address(name) and ipaddress.ip_address(name).is_loopback)
+
+
+def _is_address(name: str) -> bool:
     try:
-        return ipaddress.ip_address(name).is_loopback
+        ipaddress.ip_address(name)
     except ValueError:
-        return name == "localhost"
+        return False
+    return True
 
 
 def _refusal(status: int, message: str) -> Response:

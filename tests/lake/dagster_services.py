@@ -80,9 +80,9 @@ class Services:
 
     def start_web(self, name: str, env: Mapping[str, str], *, code: str) -> Pages:
         port = self.ports[name] = self.ports.get(name) or free_port()
-        program = str(Path(sys.executable).with_name("dagster-webserver"))
+        program = [sys.executable, "-m", "application.dagster_ui"]
         workspace = str(self.folder / f"{code}.yaml")
-        self._start(name, [program, "--port", str(port), "--workspace", workspace], env)
+        self._start(name, [*program, "--port", str(port), "--workspace", workspace], env)
         pages = Pages(f"http://127.0.0.1:{port}")
 
         def answers() -> bool:

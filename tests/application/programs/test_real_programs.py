@@ -91,9 +91,10 @@ def test_programs_of_a_killed_command_are_named_and_no_others_are_started(
 def test_a_ui_behind_a_path_that_only_reads_refuses_every_change(
     tmp_path: Path, env: dict[str, str]
 ) -> None:
-    with ui(
-        tmp_path / "home", env, "--path-prefix", "/almanac", "--read-only", path="/almanac"
-    ) as (_, pages):
+    with ui(tmp_path / "home", env, "--base-path", "/almanac", "--read-only", path="/almanac") as (
+        _,
+        pages,
+    ):
         change = httpx.post(
             f"{pages.address}/graphql",
             json={"query": CHANGE},
