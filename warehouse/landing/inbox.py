@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 from almanac.core.errors import WarehouseError
-from almanac.core.files import sync
+from almanac.core.files import make_folders, sync
+from almanac.core.progress import phase
 from warehouse.errors import DamagedBatch
 from warehouse.files.locks import hold_lock
 from warehouse.files.storage import Storage
@@ -167,14 +168,20 @@ class Inbox:
         manifests: list[Manifest] = []
         if not names:
             return manifests
+        set_aside = {name[-_HASH_CHARS:] for s in STATES[1:] for name in self.names(s)}
+        make_folders(self.path("", "rejected"))
         landed: dict[str, set[str]] = {}
         for delivery in read_landed(self._home, read_receipt_time(names[0]) - SENT_AGAIN_WITHIN):
             landed.setdefault(delivery.identity, set()).add(delivery.digest)
+        done = 0
         for _, group in groupby(names, key=lambda name: read_receipt_time(name).date()):
             of_day = list(group)
             for start in range(0, len(of_day), AT_ONCE):
                 part = of_day[start : start + AT_ONCE]
-                new = self._new_deliveries(part, state, landed)
+                phase("land deliveries", done, len(names))
+                done += len(part)
+                new = self._new_deliveries(part, state, landed, set_aside)
+                sync(self.path("", "rejected"))
                 if new:
                     manifests.append(self._land_batch(new, clock))
                 for name in part:
@@ -185,7 +192,11 @@ class Inbox:
         return manifests
 
     def _new_deliveries(
-        self, names: Iterable[str], state: State, landed: dict[str, set[str]]
+        self,
+        names: Iterable[str],
+        state: State,
+        landed: dict[str, set[str]],
+        set_aside: set[str],
     ) -> list[ReceivedDelivery]:
         """Return the deliveries that are not stored in a batch yet, and record them as stored.
         Rejects others."""
@@ -197,18 +208,14 @@ class Inbox:
             if delivery.digest in digests:
                 continue
             if why is not None and state == "waiting":
-                self._reject(name, why)
+                if name[-_HASH_CHARS:] not in set_aside:  # Otherwise it was sent again.
+                    set_aside.add(name[-_HASH_CHARS:])
+                    self._reason(name, "rejected").write_text(why, "utf-8")
+                    self.path(name, "waiting").replace(self.path(name, "rejected"))
                 continue
             landed[delivery.identity] = digests | {delivery.digest}
             new.append(delivery)
         return new
-
-    def _reject(self, name: str, why: str) -> None:
-        set_aside = (*self.names("rejected"), *self.names("dismissed"))
-        if any(other.endswith(name[-_HASH_CHARS:]) for other in set_aside):
-            return  # It was sent again.
-        self.files.put(f"rejected/{Path(name).stem}.reason", why.encode())
-        self.files.adopt(self.path(name, "waiting"), f"rejected/{name}")
 
     def _land_batch(
         self, deliveries: Sequence[ReceivedDelivery], clock: Callable[[], datetime]

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from almanac.core.errors import WarehouseError
+from almanac.core.progress import listening
 from tests.warehouse.inbox.deliveries import START, Clock, bodies_in, delivery, landed_bodies, store
 from warehouse.files.locks import hold_lock
 from warehouse.home import Home
-from warehouse.landing.inbox import ID_REUSED, Inbox, list_receipts
+from warehouse.landing.inbox import ID_REUSED, Inbox, State, list_receipts
 from warehouse.landing.landing import Landing
 
 HOUR = timedelta(hours=1)
@@ -198,3 +199,23 @@ def test_bodies_with_one_id_that_arrive_in_one_microsecond_are_both_kept(home: H
     for body in (delivery(1), delivery(1, title="Other")):
         Inbox(home).store(body, START)
     assert len(Inbox(home).names()) == 2
+
+
+def test_the_folders_are_listed_once_however_many_are_rejected(home: Home) -> None:
+    class CountingInbox(Inbox):
+        listed = 0
+
+        def names(self, state: State = "waiting") -> list[str]:
+            self.listed += 1
+            return super().names(state)
+
+    found, phases = [], []
+    for count in (1, 20):
+        store(home, START, *(b"%d, of %d" % (number, count) for number in range(count)))
+        inbox = CountingInbox(home)
+        with listening(phase=lambda *phase: phases.append(phase)):
+            assert inbox.land(lambda: START) == []
+        found.append(inbox.listed)
+    assert found[0] == found[1]
+    assert phases == [("land deliveries", 0, 1), ("land deliveries", 0, 20)]
+    assert len(Inbox(home).names("rejected")) == 21
