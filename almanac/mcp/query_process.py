@@ -145,6 +145,7 @@ def main() -> None:
     """Read an order from standard input, and write the answer to standard output."""
     order = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with_starter, daemon=True).start()
+    os.nice(10)  # The answers of other tools come first.
     limits = QueryLimits(**order["limits"])
     bound_memory(limits)
     try:
