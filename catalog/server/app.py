@@ -26,6 +26,7 @@ from catalog.server.accounts import KeyRing, UsageBook
 from catalog.server.body_limit import BodyLimit
 from catalog.server.docs_page import Node, document_routes
 from catalog.server.middleware import (
+    OPEN_PATHS,
     AccessLog,
     Authentication,
     IgnoredParameters,
@@ -92,6 +93,8 @@ class ServerParts:
     """Returns the query parameters of a path that the interface does not have."""
     lags: bool = True
     """Whether responses lag by the plan's freshness, and the export by a snapshot a day."""
+    open_paths: frozenset[str] = OPEN_PATHS
+    """Paths that need no key."""
     guard: bool = False
     """Whether to refuse unknown hosts and other sites: a server on loopback that needs no key."""
 
@@ -108,7 +111,7 @@ def build_app(parts: ServerParts) -> Starlette:
         Middleware(BodyLimit),
         Middleware(GZipMiddleware, minimum_size=1_000, compresslevel=5),
         *(Middleware(_of_requests(layer)) for layer in parts.around),
-        Middleware(Authentication, keys=parts.keys),
+        Middleware(Authentication, keys=parts.keys, open_paths=parts.open_paths),
         Middleware(
             RateLimit,
             usage=parts.usage,

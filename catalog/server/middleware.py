@@ -125,12 +125,13 @@ class Authentication:
 
     app: ASGIApp
     keys: KeyRing
+    open_paths: frozenset[str] = OPEN_PATHS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             try:
                 check_sizes(scope)
-                if scope["path"] not in OPEN_PATHS:
+                if scope["path"] not in self.open_paths:
                     scope["state"]["grant"] = self._find_grant(scope)
             except ApiError as error:
                 await error_response(error, scope)(scope, receive, send)

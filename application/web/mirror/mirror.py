@@ -34,6 +34,7 @@ from catalog.server.accounts import Grant, KeyRing, UsageBook
 from catalog.server.app import Background, Layer, ServerOptions, ServerParts, build_app
 from catalog.server.control_path import ControlPath
 from catalog.server.hosting import HostedApp
+from catalog.server.middleware import OPEN_PATHS
 from catalog.server.request_guard import is_loopback
 from catalog.server.service_dir import ServiceDir
 from catalog.server.webhooks.sender import SenderOptions, WebhookSender
@@ -172,6 +173,7 @@ class Mirror:
             ],
             extensions=extend_parameters,
             lags=False,
+            open_paths=OPEN_PATHS - {"/metrics"},
             guard=not needs_key,
         )
         return build_app(parts)

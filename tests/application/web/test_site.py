@@ -17,6 +17,7 @@ from tests.application.mirror.filled_home import NOW, STARTS, mirroring
 from tests.application.mirror.replays import order, replaying
 from warehouse.home import Home
 
+OPEN = ("/healthz", "/docs", "/v2/openapi.json")
 PATHS = ("/", "/coins", "/coin/bitcoin", "/event/none", "/static/site.css")
 
 
@@ -40,6 +41,10 @@ def test_page_off_loopback_needs_a_key_of_a_full_plan(filled_home: Home, tmp_pat
                 answer = client.request(method, path)
                 assert answer.status_code == 401
                 assert answer.headers["www-authenticate"].startswith("Bearer ")
+        open_to_all = {path: client.get(path).status_code for path in ("/metrics", *OPEN)}
+        assert open_to_all == {"/metrics": 403, **dict.fromkeys(OPEN, 200)}
+        key = {"x-api-key": keys["enterprise"]}
+        assert client.get("/metrics", headers=key).status_code == 200
         for name in ("oauth-protected-resource", "oauth-protected-resource/mcp", "x"):
             assert client.get(f"/.well-known/{name}").status_code == 404
         assert client.get("/mcp/.well-known/openid-configuration").status_code == 404
