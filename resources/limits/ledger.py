@@ -2,17 +2,17 @@
 
     ALMANAC_STATE/limits/<hash of address and key>.sqlite
 
-The row has the tokens of the rate and the count of the month. Each change is one transaction, so a
-killed process loses at most its own request. A missing or damaged file counts as unknown: no token
-and no quota. Tokens and waits are valid for one boot of the machine; after a restart there is no
-token. No wall clock changes them.
+The row has the tokens of the rate and the count of the month; another table has the counts of other
+months. Each change is one transaction, so a killed process loses at most its own request. A missing
+or damaged file counts as unknown: no token and no quota. Tokens and waits are valid for one boot of
+the machine; after a restart there is no token. No wall clock changes them.
 """
 
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from datetime import datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -28,6 +28,7 @@ Work = Literal["daily", "polls", "backfill"]
 UNKNOWN: Final = -2
 UNLIMITED: Final = -1
 SECOND_NS: Final = 1_000_000_000
+SAME_MONTH_S: Final = 86_400
 _UNEVEN_NS: Final = SECOND_NS
 """The largest difference between the clocks of two processor cores."""
 _SQL: Final = Statements("resources.limits")
@@ -97,10 +98,29 @@ class Allowance:
     resets_at: int = 0
     rate_per_s: float = 0.0
     burst: int = 0
+    months: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """`used` and `own` of other months, by reset."""
+
+    def turn(self, resets_at: int) -> None:
+        """Begin the month of a reset, or go on with it if it was counted before."""
+        self.months[self.resets_at] = self.used, self.own
+        self.used, self.own = self.counted(resets_at) or (0, 0)
+        self.resets_at = resets_at
+
+    def counted(self, resets_at: int) -> tuple[int, int] | None:
+        """Return `used` and `own` of the month with a reset, None if it was not counted."""
+        known = (self.months[at] for at in self.months if abs(at - resets_at) <= SAME_MONTH_S)
+        return next(known, None)
+
+    def earlier_reset(self, wall_s: float) -> int:
+        """Return the reset of a counted month that goes on again, after a clock ran ahead, or 0."""
+        most = self.resets_at - SAME_MONTH_S
+        return min((at for at in self.months if wall_s + SAME_MONTH_S < at < most), default=0)
 
     def is_unknown(self, wall_s: float) -> bool:
         """Whether the usage of the current month is unknown."""
-        return self.allowed == UNKNOWN or wall_s >= self.resets_at
+        is_over = wall_s >= self.resets_at or bool(self.earlier_reset(wall_s))
+        return self.allowed == UNKNOWN or is_over
 
     def left(self, machine_quota: int | None = None) -> int | None:
         """Return the requests left this month to this machine, None if nothing limits it."""
@@ -163,9 +183,17 @@ class Ledger:
         try:
             connection, row = self._open()
             with closing(connection):
-                yield (state := self._allowance(row))
-                changed = (self._boot, *astuple(state))
-                if changed != row:
+                state = self._allowance(row)
+                months = connection.execute(_SQL["read_months"])
+                kept = {resets_at: (used, own) for resets_at, used, own in months}
+                state.months = dict(kept)
+                yield state
+                *values, counted = astuple(state)
+                if counted != kept:
+                    rows = [(resets_at, *counts) for resets_at, counts in counted.items()]
+                    connection.execute(_SQL["forget_months"])
+                    connection.executemany(_SQL["write_month"], rows)
+                if (changed := (self._boot, *values)) != row:
                     connection.execute(_SQL["write_allowance"], changed)
                 connection.execute("COMMIT")
         except (sqlite3.Error, OSError) as error:
@@ -207,6 +235,7 @@ class Ledger:
                 connection.execute("PRAGMA synchronous = OFF")
                 connection.execute("BEGIN IMMEDIATE")
                 connection.execute(_SQL["create_allowance"])
+                connection.execute(_SQL["create_months"])
                 return connection, _read(connection)
             except sqlite3.Error as error:
                 connection.close()

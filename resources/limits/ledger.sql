@@ -15,6 +15,19 @@ CREATE TABLE IF NOT EXISTS allowance (
     burst INTEGER
 );
 
+-- name: create_months
+-- The counts of other months: a clock that ran ahead comes back to its month.
+CREATE TABLE IF NOT EXISTS months (resets_at INTEGER PRIMARY KEY, used INTEGER, own INTEGER);
+
+-- name: read_months
+SELECT resets_at, used, own FROM months;
+
+-- name: forget_months
+DELETE FROM months;
+
+-- name: write_month
+INSERT INTO months VALUES (?, ?, ?);
+
 -- name: read_allowance
 SELECT boot, tokens, at_ns, held_until_ns, export_at_ns, allowed, used, own, resets_at,
     rate_per_s, burst

@@ -16,6 +16,7 @@ from typing import Final
 
 from resources.errors import Defer, QuotaUnknown, Reason
 from resources.limits.ledger import (
+    SAME_MONTH_S,
     SECOND_NS,
     UNKNOWN,
     UNLIMITED,
@@ -48,7 +49,6 @@ _LEAST_RESET_S: Final = 60.0
 _WINDOW_S: Final = 3_600
 """A limit with a nearer reset may be a rate limit: some services report it in these headers."""
 _SAME_RESET_S: Final = 60
-_SAME_MONTH_S: Final = 86_400
 _PACING: Final = "the rate limit of the key allows no earlier request"
 _PACING_NOTICED_S: Final = 10.0
 """Shorter waits for the rate are usual: the progress of the work shows them."""
@@ -164,13 +164,17 @@ class Limiter:
                 # A reset in the past says nothing.
                 resets_at = state.resets_at if state.resets_at > now_s else self._usual_reset()
             self._adopt(state, (allowed, account.used), resets_at, permit)
+            # What the service states goes before the clock.
+            state.months.pop(state.earlier_reset(now_s), None)
 
     def count_here(self, quota: int | None) -> None:
         """Use a given quota and this machine's own count, for a service that reports no usage."""
         with self.ledger.locked() as state:
             if state.is_unknown(self._now_s()):
-                state.used = state.own = 0 if state.resets_at else state.own
-                state.resets_at = self._usual_reset()
+                resets_at = state.earlier_reset(self._now_s()) or self._usual_reset()
+                if state.resets_at:
+                    state.turn(resets_at)
+                state.resets_at = resets_at
             state.allowed = UNLIMITED if quota is None else quota
 
     def on_stated_pace(self, rate_per_s: float | None, burst: int | None) -> None:
@@ -299,11 +303,12 @@ class Limiter:
         is_of_month, is_first = _is_of_month(permit, state), state.allowed == UNKNOWN
         since = 0 if permit is None else max(0, state.own - permit.own)
         is_next = resets_at is not None and (
-            0 < state.resets_at <= self._now_s() + _SAME_MONTH_S
-            and resets_at > state.resets_at + _SAME_MONTH_S
+            0 < state.resets_at <= self._now_s() + SAME_MONTH_S
+            and resets_at > state.resets_at + SAME_MONTH_S
         )
-        if is_next:
-            state.used = state.own = 0
+        is_back = resets_at is not None and resets_at < state.resets_at - SAME_MONTH_S
+        if resets_at is not None and (is_next or (is_back and state.counted(resets_at))):
+            state.turn(resets_at)
         if resets_at is not None and abs(resets_at - state.resets_at) > _SAME_RESET_S:
             state.resets_at = resets_at
         if count is not None and is_of_month:
@@ -323,7 +328,7 @@ def _is_of_month(permit: Permit | None, state: Allowance) -> bool:
     """Whether a request was sent in the present month; without a known month, it was."""
     if permit is None or permit.resets_at == 0:
         return True
-    return abs(permit.resets_at - state.resets_at) <= _SAME_MONTH_S
+    return abs(permit.resets_at - state.resets_at) <= SAME_MONTH_S
 
 
 def _deferral(happened: str, resume_at: datetime, reason: Reason) -> Defer:

@@ -1,7 +1,7 @@
 """The limiter: rate, quota, waits and exports, of several processes and with any clocks."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -14,7 +14,7 @@ from catalog.sandbox.sandbox import Sandbox
 from catalog.server.middleware import TokenBucket
 from resources.errors import Defer, QuotaUnknown
 from resources.http.client import CatalogClient
-from resources.limits.ledger import UNLIMITED, Pace, QuotaHeaders, ReportedLimits
+from resources.limits.ledger import UNLIMITED, Pace, QuotaHeaders, ReportedLimits, next_reset
 from resources.limits.limiter import JITTER_S, LONGEST_HOLD_S, Limiter, Permit, usable_burst
 from tests.resources.limits.moved_clock import RESET, Machine, with_usage
 
@@ -387,6 +387,32 @@ def test_a_clock_that_is_set_neither_adds_to_the_quota_nor_ends_the_work(
     answered = [request for request in almanac_sandbox.requests if request.status != 429]
     assert len(answered) == 30
     assert len(almanac_sandbox.requests) <= 31
+
+
+@pytest.mark.parametrize("states_usage", [False, True])
+def test_a_clock_a_year_ahead_and_back_gives_no_request_of_the_month_back(
+    machine: Machine, path: Path, states_usage: bool
+) -> None:
+    limiter = machine.limiter(path, PACE, machine_quota=40)
+    counts: dict[datetime, int] = {}
+
+    def request_account() -> None:
+        reset = next_reset(machine.wall)
+        if states_usage:
+            limiter.on_usage(ReportedLimits(1_000, counts.get(reset, 0), reset))
+        else:
+            limiter.count_here(1_000)
+
+    for days in (0, 365, -365):
+        machine.wall += timedelta(days=days)
+        if limiter.left() is None:
+            request_account()
+        for _ in range(10):
+            limiter.acquire()
+            counts[next_reset(machine.wall)] = counts.get(next_reset(machine.wall), 0) + 1
+    state = limiter.ledger.peek()
+    assert (state.used, state.own, limiter.left()) == (20, 20, 20)
+    assert state.resets_at == RESET.timestamp()
 
 
 def test_the_interval_holds_in_every_process_and_holds_back_nothing_else(
