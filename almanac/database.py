@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from almanac.study.report import Study
 
 _SQL = Statements("almanac")
+_NO_SETTINGS = ("self", "prices")
 
 
 def open_database(
@@ -317,34 +318,11 @@ class Database(EventQueries, Joins):
             UnknownName, AmbiguousCoin: a coin of an argument does not exist, or is not unique; or
                 each name in the prices is ambiguous.
         """
+        arguments = {name: each for name, each in locals().items() if name not in _NO_SETTINGS}
         from almanac.study.selection import StudyRequest
         from almanac.study.study import event_study
 
-        request = StudyRequest(
-            coins=coins,
-            categories=categories,
-            min_impact=min_impact,
-            lead=lead,
-            window=window,
-            estimation=estimation,
-            gap=gap,
-            least=min_estimation,
-            model=model,
-            market=market,
-            returns=returns,
-            bar=bar,
-            stamp=stamp,
-            unit=unit,
-            bars=bars,
-            max_gap=max_gap,
-            dates=dates,
-            basis=basis,
-            events=events,
-            redenominations=redenominations,
-            confidence=confidence,
-            rounds=rounds,
-            seed=seed,
-        )
+        request = StudyRequest(**arguments)
         return event_study(self._reader, prices, request)
 
     def replay(

@@ -190,7 +190,7 @@ class StudyRequest:
     window: tuple[Bound, Bound]
     estimation: Bound | None
     gap: Bound
-    least: float
+    min_estimation: float
     model: Model | None
     market: Any
     returns: Kind

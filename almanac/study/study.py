@@ -172,8 +172,10 @@ def _check(request: StudyRequest) -> None:
         raise InvalidArgument(f"rounds={request.rounds!r}; expected 99 or more")
     if request.seed < 0:
         raise InvalidArgument(f"seed={request.seed!r}; expected a whole number, 0 or more")
-    if not 0 < request.least <= 1:
-        raise InvalidArgument(f"min_estimation={request.least!r}; expected a share, 0 to 1")
+    if not 0 < request.min_estimation <= 1:
+        raise InvalidArgument(
+            f"min_estimation={request.min_estimation!r}; expected a share, 0 to 1"
+        )
     if request.max_gap < 0:
         raise InvalidArgument(f"max_gap={request.max_gap!r}; expected bars, 0 or more")
     if request.model == "mean" and request.market is not None:
@@ -197,7 +199,9 @@ def _spans(request: StudyRequest, bar_us: int) -> Spans:
             f"estimation={request.estimation!r}, gap={request.gap!r}: expected 10 bars or more to "
             "fit a model on, and a gap that is not negative"
         )
-    return Spans(first, last, estimation, gap, max(10, int(np.ceil(request.least * estimation))))
+    return Spans(
+        first, last, estimation, gap, max(10, int(np.ceil(request.min_estimation * estimation)))
+    )
 
 
 def _bars(bound: Bound, name: str, bar_us: int) -> int:
