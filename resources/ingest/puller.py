@@ -47,7 +47,7 @@ from resources.ingest.paged_pull import PagedPull
 from resources.response import Answer, ResponseHead
 from resources.scopes import covers, halve_dates, make_scope, split_filters
 from resources.service_clock import read_http_date
-from warehouse.landing.batches import ENOUGH_ROWS_SHARE, Feed, Scope
+from warehouse.landing.batches import ENOUGH_ROWS_SHARE, Feed, Manifest, Scope
 from warehouse.landing.journal import RESUMED_WITHIN, OpenPull
 
 
@@ -297,18 +297,23 @@ class Puller(PullContext):
         if pull.date_doubt:
             warnings.append(pull.date_doubt)
         phase("export", pull.rows, expected)
-        export_pull = self.describe_batch(
+        manifest = self._land_part(part, file, pull, content_at, "; ".join(why))
+        return LandedBatch(manifest, part.requests, pull.rows, warnings=tuple(warnings))
+
+    def _land_part(
+        self, part: _ExportRequest, file: Path, head: ResponseHead, content_at: datetime, why: str
+    ) -> Manifest:
+        pull = self.describe_batch(
             "export",
             part.scope,
-            observed_at=pull.date,
+            observed_at=head.date,
             content_at=content_at,
             requests=part.requests,
-            rows_claimed=expected,
-            why_incomplete="; ".join(why),
-            date_doubt=pull.date_doubt,
+            rows_claimed=part.rows,
+            why_incomplete=why,
+            date_doubt=head.date_doubt,
         )
-        manifest = self.landing.land_file(export_pull, file)
-        return LandedBatch(manifest, part.requests, pull.rows, warnings=tuple(warnings))
+        return self.landing.land_file(pull, file)
 
     def _land_refused(
         self,
@@ -318,21 +323,12 @@ class Puller(PullContext):
         evidence: ResponseHead,
         warnings: list[str],
     ) -> LandedBatch:
-        requests = part.requests + error.attempts
+        part.requests += error.attempts
         if evidence.date_doubt:
             warnings.append(evidence.date_doubt)
-        export_pull = self.describe_batch(
-            "export",
-            part.scope,
-            observed_at=evidence.date,
-            content_at=export_content_at(None, evidence.date),
-            requests=requests,
-            rows_claimed=part.rows,
-            why_incomplete=str(error),
-            date_doubt=evidence.date_doubt,
-        )
-        manifest = self.landing.land_file(export_pull, file)
-        later = None
-        if isinstance(error, TruncatedBody):
-            later = defer_failed_export(error, self.now())
-        return LandedBatch(manifest, requests, 0, warnings=(*warnings, str(error)), deferred=later)
+        content_at = export_content_at(None, evidence.date)
+        manifest = self._land_part(part, file, evidence, content_at, str(error))
+        is_truncated = isinstance(error, TruncatedBody)
+        later = defer_failed_export(error, self.now()) if is_truncated else None
+        said = (*warnings, str(error))
+        return LandedBatch(manifest, part.requests, 0, warnings=said, deferred=later)
