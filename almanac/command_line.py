@@ -77,31 +77,22 @@ class LazyCommand:
         return made
 
 
+# fmt: off
 PACKAGE_COMMANDS: Final = {
-    "sql": LazyCommand(
-        "almanac.commands",
-        "sql_app",
-        "Query the warehouse. Times are UTC; `events_as_of(ts)` shows what was known at `ts`.",
-    ),
-    "audit": LazyCommand(
-        "almanac.audit.command", "audit", "Find back-test rows that used future information."
-    ),
-    "changes": LazyCommand(
-        "almanac.commands",
-        "changes",
-        "Show what became known in a period: cancelled, moved, rescored, new events.",
-    ),
-    "mcp": LazyCommand(
-        "almanac.mcp.command",
-        "mcp",
-        "Answer an assistant over the Model Context Protocol, on standard input and output.",
-    ),
-    "export": LazyCommand(
-        "almanac.commands",
-        "export",
-        "Write events as an iCalendar file, for Google Calendar, Outlook, Apple and others.",
-    ),
+    command: LazyCommand(f"almanac.{module}", name, summary)
+    for command, module, name, summary in (
+    ("sql", "commands", "sql_app",
+     "Query the warehouse. Times are UTC; `events_as_of(ts)` shows what was known at `ts`."),
+    ("audit", "audit.command", "audit", "Find back-test rows that used future information."),
+    ("changes", "commands", "changes",
+     "Show what became known in a period: cancelled, moved, rescored, new events."),
+    ("mcp", "mcp.command", "mcp",
+     "Answer an assistant over the Model Context Protocol, on standard input and output."),
+    ("export", "commands", "export",
+     "Write events as an iCalendar file, for Google Calendar, Outlook, Apple and others."),
+    )
 }
+# fmt: on
 """The commands of the package, which read a published file and change nothing."""
 
 

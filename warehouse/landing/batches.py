@@ -5,26 +5,18 @@ A batch never changes after landing. Timestamps are aware UTC.
 
 import hashlib
 from datetime import datetime
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
 from warehouse.errors import LandingError
 
 Feed = Literal["export", "events", "event", "cancellations", "coins", "categories", "deliveries"]
-FEEDS: tuple[Feed, ...] = (
-    *("export", "events", "event", "cancellations"),
-    *("coins", "categories", "deliveries"),
+FEEDS: tuple[Feed, ...] = get_args(Feed)
+_IN_ORDER: tuple[Feed, ...] = (
+    *("export", "events", "event", "cancellations", "deliveries", "coins", "categories"),
 )
-RANK: dict[Feed, int] = {
-    "export": 0,
-    "events": 1,
-    "event": 2,
-    "cancellations": 3,
-    "deliveries": 4,
-    "coins": 5,
-    "categories": 6,
-}
+RANK = {feed: rank for rank, feed in enumerate(_IN_ORDER)}
 """Batches with equal times are applied in this order."""
 ENOUGH_ROWS_SHARE = 0.98
 """An export with a smaller share of the expected rows is not complete, and does not prove that an
