@@ -335,7 +335,6 @@ class KnownRows:
         return found
 
     def join_columns(self, codes: Numbers, moments: TimestampColumn) -> pa.Table:
-        """Return the columns that are added to rows."""
         if self._ahead is None:
             slugs = list(self._places)
             self._ahead = find_next_events(
@@ -348,7 +347,6 @@ class KnownRows:
         return found.append_column("coin_slug", slugs.take(pa.array(codes, mask=codes == NONE)))
 
     def join_bars(self, symbols: pa.Array, known: TimestampColumn, known_at: pa.Array) -> pa.Table:
-        """Return the columns for each bar and symbol."""
         each, bars = len(symbols), np.arange(len(known_at))
         moments = TimestampColumn(
             np.repeat(known.microseconds, each), np.repeat(known.is_known, each)

@@ -263,7 +263,6 @@ def _wrong(name: str, note: DeferredPull | RefusedFeed) -> str:
 
 
 def make_deferral_note(work: Work, feed: Feed, error: Defer, now: datetime) -> DeferredPull:
-    """Return the note of a pull that an error deferred."""
     return DeferredPull(
         work=work, feed=feed, noted_at=now, resume_at=error.resume_at, why=error.happened
     )

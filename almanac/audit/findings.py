@@ -46,7 +46,6 @@ class RowStore:
         self.counts: Counter[tuple[str, ...]] = Counter()
 
     def append(self, table: pa.Table) -> None:
-        """Add rows."""
         self._schema = self._schema or table.schema
         for row in table.group_by(self._keys).aggregate([([], "count_all")]).to_pylist():
             self.counts[tuple(row[key] for key in self._keys)] += row["count_all"]

@@ -201,7 +201,6 @@ def _check_known(database: Database, query: FeedQuery, at: datetime) -> None:
 
 
 def _name(query: FeedQuery, values: Mapping[str, Any], tickers: str) -> str:
-    """Return the name of the calendar, from its filters."""
     least, given = values["min_impact"], query.categories
     parts = (
         tickers,

@@ -53,7 +53,6 @@ class Statements:
         self._filled: dict[tuple[object, ...], str] = {}
 
     def __getitem__(self, name: str) -> str:
-        """Return the text of a statement."""
         return self.fill(name)
 
     def fill(self, name: str, /, **parts: str) -> str:

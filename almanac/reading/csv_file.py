@@ -312,7 +312,6 @@ def count_plain_records(data: bytes, delimiter: str, skip: int) -> tuple[int, in
 
 
 def read_chunks(path: Path) -> Iterator[bytes]:
-    """Yield the bytes of a file."""
     with path.open("rb") as file:
         while chunk := file.read(CHUNK_BYTES):
             yield chunk

@@ -54,7 +54,6 @@ class Plan:
         return field in self.event_fields or field not in _PRO_FIELDS
 
     def is_at_least(self, other: "Plan") -> bool:
-        """Whether this plan is `other` or above it."""
         return self.rank >= other.rank
 
 

@@ -140,7 +140,6 @@ class PartProgress:
     total_last: int | None = None
 
     def take(self, page: RawPage) -> None:
-        """Count a page of this part."""
         known = len(self.ids)
         self.ids.update(page.ids)
         self.rows += page.rows
@@ -159,7 +158,6 @@ class PartProgress:
         return max(0, min(self.total_first, self.total_last) - len(self.ids))
 
     def is_next(self, page: RawPage) -> bool:
-        """Whether a page is the next of this part."""
         own = make_query(self.scope)
         same = all(page.params.get(name) == own.get(name) for name in _BOUNDS)
         return same and page.cursor_in == self.cursor

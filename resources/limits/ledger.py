@@ -130,7 +130,6 @@ class Allowance:
         return max(0, min(bounds)) if bounds else None
 
     def tokens_at(self, now_ns: int, pace: Pace) -> float:
-        """Return the tokens that there are now."""
         gained = max(0, now_ns - self.at_ns) / pace.interval_ns
         return min(float(pace.burst), self.tokens + gained)
 

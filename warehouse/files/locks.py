@@ -88,7 +88,6 @@ def _acquire(lock: IO[bytes], path: Path, what: str, wait_s: float, wait_setting
 
 
 def describe_holder(path: Path) -> str:
-    """Return the holder of a lock as text."""
     found = read_holder(path)
     return "another process" if found is None else str(found)
 
@@ -111,7 +110,6 @@ def is_held(path: Path) -> bool:
 
 
 def describe_process() -> Holder:
-    """Return this process as a holder."""
     started = Path(sys.argv[0])
     name = started.parent.name if started.stem == "__main__" else started.stem
     program = " ".join([name or "python", *sys.argv[1:2]])

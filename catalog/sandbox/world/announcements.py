@@ -56,7 +56,6 @@ class Slots(dict[str, str]):
 
 
 def draw_title(r: Draw, slots: Slots, category_id: str) -> str:
-    """Return a title under a category."""
     titles = TITLES[category_id]
     return titles[int(r() * len(titles))].format_map(slots)
 
