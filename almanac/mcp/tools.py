@@ -85,7 +85,7 @@ def _split_joined(texts: list[str], resolve: Callable[[list[str]], object]) -> l
     names: list[str] = []
     for text in texts:
         parts = [part for part in _JOINED.split(text) if part]
-        is_joined = len(parts) > 1 and not is_name(text) and any(map(is_name, parts))
+        is_joined = parts != [text] and not is_name(text) and any(map(is_name, parts))
         names += parts if is_joined else [text]
     return names
 
@@ -210,13 +210,14 @@ class HistoryOf(Tool):
 
     def answer(self, database: Database) -> tuple[datetime, Result]:
         moment = read_known_at(database.reader, self.as_of or None, "as_of")
-        values = {"event_id": self.event_id, "at": moment}
-        found = database.reader.result(_SQL["known_history"], values)
-        if not len(found):
-            # In the same words, whether the event became known later or never.
-            shown = json_text(cut_line(self.event_id))
-            raise UnknownName(f"no event with the id {shown} was known at {moment.isoformat()}")
-        return moment, found
+        for event_id in (self.event_id, self.event_id.lower()):
+            values = {"event_id": event_id, "at": moment}
+            found = database.reader.result(_SQL["known_history"], values)
+            if len(found):
+                return moment, found
+        # In the same words, whether the event became known later or never.
+        shown = json_text(cut_line(self.event_id))
+        raise UnknownName(f"no event with the id {shown} was known at {moment.isoformat()}")
 
 
 class WhatChanged(_Filters):

@@ -226,12 +226,15 @@ def explain_query_errors(watch: QueryWatch) -> Iterator[None]:
     except duckdb.Error as error:
         if watch.stopped is not None:
             raise QueryRefused(f"the query was stopped: {watch.stopped}") from error
-        if isinstance(error, duckdb.InternalException | duckdb.FatalException):
+        # An error without a class of its own is of C++, such as unordered_map::at.
+        is_internal = isinstance(error, duckdb.InternalException | duckdb.FatalException)
+        if is_internal or type(error) is duckdb.Error or "correlated columns" in str(error):
             raise QueryRefused(
                 f"DuckDB can't run this statement: {describe_error(error)}. If a macro such as "
                 "events_as_of has a column of another table as its timestamp, it must be in a "
                 "subquery with one value: SELECT ts, (SELECT count(*) FROM events_as_of(ts)) FROM "
-                "mine. Use db.attach_known for the next event of each row"
+                "mine, where mine is a table or, for a view, (SELECT DISTINCT known_from AS ts "
+                "FROM event_versions). Use db.attach_known for the next event of each row"
             ) from None
         # The macros explain an error in full; DuckDB's word for it adds nothing.
         raise QueryRefused(str(error).removeprefix("Invalid Input Error: ")) from error

@@ -214,14 +214,18 @@ class TestSqlErrors:
         db.register("my_df", my_df)
         assert len(db.sql("FROM my_df")) == 1
 
+    @pytest.mark.parametrize(
+        "times",
+        [
+            "(VALUES (TIMESTAMP '2026-03-05')) AS v(t)",
+            "(SELECT known_from FROM event_versions) v(t)",
+        ],
+    )
     def test_an_internal_error_of_duckdb_is_one_line_with_what_to_use(
-        self, db: almanac.Database
+        self, db: almanac.Database, times: str
     ) -> None:
         with pytest.raises(almanac.QueryRefused, match=r"Use db\.attach_known") as error:
-            db.sql(
-                "SELECT e.event_id FROM (VALUES (TIMESTAMP '2026-03-05')) AS v(t), "
-                "events_as_of(v.t) AS e"
-            )
+            db.sql(f"SELECT e.event_id FROM {times}, events_as_of(v.t) AS e")
         assert "\n" not in str(error.value)
         assert "Stack Trace" not in "".join(format_exception(error.value))
         mine = "FROM (VALUES (TIMESTAMP '2026-03-05')) AS mine(ts)"

@@ -41,6 +41,7 @@ READ: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
             ["BTC,First Sun"],
             "BTC and First Sun",
             ["BTC, and First Sun"],
+            "BTC, and First Sun",
             "BTC & First Sun",
         )
     ),
@@ -53,6 +54,7 @@ READ: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("upcoming", {"as_of": "24h"}, {"as_of": "2026-03-07T12:00:00Z"}),
     ("upcoming", {"as_of": "yesterday"}, {"as_of": "2026-03-07"}),
     ("events_as_of", {"status": "Scheduled, Cancelled"}, {"status": ["scheduled", "cancelled"]}),
+    ("history_of", {"event_id": "MOVED"}, {"event_id": "moved"}),
     ("events_as_of", {"status": "ALL"}, {"status": list(STATUSES)}),
     ("events_as_of", {"from": None, "to": None}, {}),
     (
