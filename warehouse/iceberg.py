@@ -246,6 +246,8 @@ def _list_files(snapshots: Iterable["Snapshot"], io: "FileIO") -> Iterator[str]:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("almanac: expected python -m warehouse.iceberg HOME CATALOG[.NAMESPACE]")
     try:
         done = push_to_named_catalog(sys.argv[1], sys.argv[2])
     except AlmanacError as error:

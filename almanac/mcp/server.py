@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 from almanac.coins import Coin
 from almanac.core.errors import AlmanacError, AmbiguousCoin, InvalidArgument
-from almanac.core.text import json_text
+from almanac.core.text import escape_characters, json_text
 from almanac.mcp.tools import TOOLS, read_arguments
 
 CallTool = Callable[[str, Mapping[str, Any]], dict[str, Any]]
@@ -123,7 +123,7 @@ def _show_coin(coin: Coin) -> dict[str, Any]:
 
 
 def _refuse(message: str, facts: dict[str, Any] | None = None) -> types.CallToolResult:
-    text = types.TextContent(type="text", text=message)
+    text = types.TextContent(type="text", text=escape_characters(message))
     return types.CallToolResult(content=[text], structured_content=facts, is_error=True)
 
 

@@ -23,7 +23,9 @@ class ServiceDir:
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise ServerError(f"the folder {path} can't be made: {error.strerror}") from error
+            raise ServerError(
+                f"the folder {path} can't be made: {error.strerror}; give this server another --dir"
+            ) from error
 
     def key_book(self) -> KeyBook:
         return KeyBook(self.path / "keys.json", wall=self._wall)

@@ -69,7 +69,7 @@ def stale(health: Health) -> str | None:
     if health.coverage.since is None and not health.pending:
         texts.append("No complete pull of events yet: almanac run")
     elif late:
-        named = ", ".join(f"{feed.feed} (last {_at(feed.complete_at)})" for feed in late)
+        named = ", ".join(f"{feed.feed} ({_last(feed.complete_at)})" for feed in late)
         texts.append(
             f"No complete pull for 36 hours: {named}. almanac run pulls now; see that almanac "
             "daemon or cron runs. After 90 days, cancellations are lost"
@@ -270,6 +270,10 @@ def _count(count: int, noun: str, plural: str) -> str:
 def _in_brackets(error: str) -> str:
     text = " ".join(error.split()).rstrip(".")
     return f" ({text[:_ERROR_CHARS]}{'…' * (len(text) > _ERROR_CHARS)})" if text else ""
+
+
+def _last(pulled_at: datetime | None) -> str:
+    return "never pulled" if pulled_at is None else f"last {_at(pulled_at)}"
 
 
 def _at(instant: datetime | None) -> str:

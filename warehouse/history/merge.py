@@ -382,7 +382,7 @@ def _remove_unfinished(home: Home) -> None:
     remove_next_files(home)
     for own in (home.parquet, home.checkpoints):
         own.remove_unfinished()
-    for shared in (Storage(home.root), home.landing.storage):
+    for shared in (Storage(home.root), Storage(home.state), home.landing.storage):
         shared.remove_unfinished(older_than_s=ABANDONED_S)
 
 

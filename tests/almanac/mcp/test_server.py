@@ -7,6 +7,7 @@ from typing import Any
 
 from mcp import Client
 
+from almanac.core.errors import AlmanacError
 from almanac.mcp.server import make_server
 from tests.hangs import HANGS_AFTER_S
 
@@ -32,3 +33,14 @@ def test_other_tools_do_not_wait_for_queries() -> None:
             ]
 
     assert asyncio.run(asyncio.wait_for(run(), HANGS_AFTER_S)) == ["coverage", *["query"] * 12]
+
+
+def test_an_error_has_no_character_that_acts_on_a_terminal() -> None:
+    def call(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        raise AlmanacError("no coin \x1b[31mred")
+
+    async def run() -> str:
+        async with Client(make_server(call)) as client:
+            return str((await client.call_tool("coverage", {})).content[0].text)
+
+    assert asyncio.run(run()) == r"no coin \x1b[31mred"

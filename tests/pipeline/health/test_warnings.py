@@ -39,8 +39,8 @@ def problem(kind: str, *, days_ago: float = 1) -> SuspectBatch:
     return SuspectBatch(kind, "a-batch", NOW - days_ago * DAY, "page 2 broke", 7)  # type: ignore[arg-type]
 
 
-def feed(stale_since: datetime | None) -> FeedHealth:
-    return FeedHealth("coins", 1, NOW, NOW, 0.0, 86_400, True, stale_since, "")
+def feed(stale_since: datetime | None, complete_at: datetime | None = NOW) -> FeedHealth:
+    return FeedHealth("coins", 1, NOW, complete_at, 0.0, 86_400, True, stale_since, "")
 
 
 def quota(remaining: int, projected: int) -> QuotaHealth:
@@ -70,6 +70,7 @@ CAUSES: tuple[tuple[str, dict[str, object], str], ...] = (
         {"feeds": [feed(NOW - DAY)]},
         "for 36 hours: coins (last 2026-03-02 12:00 UTC). almanac run",
     ),
+    ("stale", {"feeds": [feed(NOW, None)]}, "for 36 hours: coins (never pulled). almanac run"),
     (
         "stale",
         {"coverage": Coverage(NOW.date(), 1, [Gap((NOW - DAY).date(), (NOW - DAY).date())])},
