@@ -19,11 +19,12 @@ import duckdb
 
 from almanac.core import progress
 from almanac.core.errors import QUERY_INTERRUPTED, AlmanacError, WarehouseError
+from almanac.core.timestamps import utc_now
 from assets.event_changes import MERGED_TAG
 from assets.metadata import REFOLD_NOTES, RESUMES_AT
-from pipeline.automation.dead_runs import process_tags
+from pipeline.automation.health import process_tags
 from pipeline.automation.jobs import DAILY
-from pipeline.automation.pulls import was_day_pulled
+from pipeline.automation.sensors import was_day_pulled
 from pipeline.build import build_definitions, make_layout
 from pipeline.home_location import locate_home
 from pipeline.service_session import OpenedSession
@@ -243,8 +244,9 @@ def _job(settings: Settings, service: OpenedSession, *, first_day: date) -> dg.J
     session = LazySession(lambda: nullcontext(service), clock=service.clock)
     session.service()
     # A person waits, and can run the command again.
-    given: dict[str, Any] = {"first_day": first_day, "retry_policy": None}
-    layout = make_layout(settings, locate_home(settings), service.now(), **given)
+    ahead = max(0, (service.today() - utc_now().date()).days)
+    given: dict[str, Any] = {"first_day": first_day, "days_ahead": ahead, "retry_policy": None}
+    layout = make_layout(locate_home(settings), service.now(), **given)
     definitions = build_definitions(settings, clock=service.clock, layout=layout, catalog=session)
     return definitions.resolve_job_def(layout.name(DAILY))
 

@@ -7,7 +7,7 @@ Each step that merges records the totals of the days that got batches or changed
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from datetime import date
 from glob import escape
 from typing import Final
@@ -16,12 +16,13 @@ import dagster as dg
 import duckdb
 
 from almanac.core.errors import WarehouseError
-from assets.landed import LANDED, DayResults, log_day_results, summarise_days
+from assets.landed import LANDED
 from assets.landed_calendar import NAME as LANDED_CALENDAR
 from assets.layout import WAREHOUSE_POOL, Layout, day_asset, list_run_days, step_failure
 from assets.metadata import (
     SQL,
     Metadata,
+    check_result_of_days,
     column_schema,
     day_metadata,
     log_problems,
@@ -77,18 +78,16 @@ def event_changes(layout: Layout) -> dg.AssetsDefinition:
                 blocking=True,
                 description="The file of the day has each (event_id, version) once, only versions "
                 "that became known on the day, and as many as its batches added.",
-                partitions_def=layout.observed_days,
             ),
             dg.AssetCheckSpec(
                 FEW_REJECTS,
                 asset=layout.key(CHANGES),
-                description="At most 1 % of the day's rows could not be read.",
-                partitions_def=layout.observed_days,
+                description="At most 1 % of a day's rows could not be read.",
             ),
         ],
     )
     def changes(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
-        yield from record_changes(
+        yield record_changes(
             context, layout.resource(context, "catalog"), layout.resource(context, "home")
         )
 
@@ -102,7 +101,7 @@ def code_version() -> str:
 
 def record_changes(
     context: dg.AssetExecutionContext, catalog: LazySession, home: Home
-) -> Iterator[dg.MaterializeResult[None]]:
+) -> dg.MaterializeResult[None]:
     """Merge or refold the days of a run, and record each of them with the results of its checks.
 
     Raises:
@@ -117,24 +116,30 @@ def record_changes(
     log_problems(context.log, report.problems)
     for day in days:
         context.add_asset_metadata(_metadata_of(home, day, report), partition_key=day.isoformat())
-    record_other_days(context, context.asset_key, home, report, recorded=days)
-    results = check_days(home, days)
-    yield dg.MaterializeResult(
-        data_version=_version_of(home, days), check_results=summarise_days(results)
+    others = record_other_days(context, context.asset_key, home, report, recorded=days)
+    return dg.MaterializeResult(
+        data_version=_version_of(home, days), check_results=check_days(home, {*days, *others})
     )
-    if len(days) > 1:
-        log_day_results(context, context.asset_key, results)
 
 
-def check_days(home: Home, days: Collection[date]) -> DayResults:
-    """Check the files and the accounts of some days."""
+def check_days(home: Home, days: Collection[date]) -> list[dg.AssetCheckResult]:
+    """Check the files and the accounts of some days; a check has one result for all of them."""
     with home.connect() as connection:
-        return {day: _check_day(home, connection, day) for day in sorted(days)}
+        faults = {day: _find_faults(home, connection, day) for day in days}
+    return [
+        check_result_of_days(ONE_ROW_PER_VERSION, {day: found[0] for day, found in faults.items()}),
+        check_result_of_days(
+            FEW_REJECTS,
+            {day: found[1] for day, found in faults.items()},
+            dg.AssetCheckSeverity.WARN,
+        ),
+    ]
 
 
-def _check_day(
+def _find_faults(
     home: Home, connection: duckdb.DuckDBPyConnection, day: date
-) -> Sequence[dg.AssetCheckResult]:
+) -> tuple[str | None, str | None]:
+    """Return what is wrong with the file of a day, and with its rejected rows."""
     path = home.parquet.path(partition_name(day.isoformat()))
     rows = different = others = 0
     if path.exists():  # Days without a new version have none.
@@ -149,19 +154,10 @@ def _check_day(
         f"{rows} rows, {different} different versions, {others} of other days, {added} added by "
         "batches: almanac verify --deep, then almanac rebuild"
     )
+    are_few = rejected <= arrived * _REJECTED_MAX
     return (
-        dg.AssetCheckResult(
-            check_name=ONE_ROW_PER_VERSION,
-            passed=is_right,
-            description=None if is_right else wrong,
-            metadata={"versions": rows},
-        ),
-        dg.AssetCheckResult(
-            check_name=FEW_REJECTS,
-            passed=rejected <= arrived * _REJECTED_MAX,
-            severity=dg.AssetCheckSeverity.WARN,
-            metadata={"arrived": arrived, "rejected": rejected},
-        ),
+        None if is_right else wrong,
+        None if are_few else f"{rejected:,} of {arrived:,} rows were rejected",
     )
 
 
@@ -182,9 +178,9 @@ def record_other_days(
     report: MergeReport,
     *,
     recorded: Collection[date] = (),
-) -> None:
-    """Record the days changed by this merge, or by a merge outside Dagster, with the results of
-    their checks, except days in `recorded`.
+) -> Collection[date]:
+    """Record the days changed by this merge, or by a merge outside Dagster, except days in
+    `recorded`, and return them.
 
     `changes` is the key of the asset of the changes. Call this after a merge.
     """
@@ -212,10 +208,9 @@ def record_other_days(
                 tags={"dagster/data_version": content},
             )
         )
-    if others:
-        log_day_results(context, changes, check_days(home, others))
     if states != noted:
         put_note(home.state_storage, _RECORDED, states)
+    return others
 
 
 def _metadata_of(home: Home, day: date, report: MergeReport) -> Metadata:
@@ -228,22 +223,12 @@ def fold(home: Home, days: list[date], *, today: date, again: bool) -> MergeRepo
     """Merge new batches, or refold from the first of the days if it is in the past and `again`.
 
     Raises:
-        WarehouseError: the warehouse can't be continued, nothing was landed on a past day, or a
-            day has not begun for the service.
+        WarehouseError: the warehouse can't be continued, or a day has not begun for the service.
     """
     if days[-1] > today:
         raise WarehouseError(
             f"{days[-1]} has not begun for the service, whose day is {today}. The warehouse "
             "was not changed."
         )
-    past = [day for day in days if day < today]
-    if not past or not again:
-        return merge(home, with_events=False)
-    landed = [day for day in past if home.landing.batch_ids(day=day)]
-    if not landed:
-        raise WarehouseError(
-            f"Nothing was landed on {past[0]}"
-            + (f" and {len(past) - 1} more of these days" if len(past) > 1 else "")
-            + ", so there is nothing to refold. The warehouse was not changed."
-        )
-    return merge(home, with_events=False, refold_from=landed[0])
+    landed = (day for day in days if again and day < today and home.landing.batch_ids(day=day))
+    return merge(home, with_events=False, refold_from=next(landed, None))

@@ -4,12 +4,11 @@ Today's partition pulls. A past day is read from the stored batches without a re
 service sends only today's data.
 """
 
-import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import date
-from typing import Any, Final
+from typing import Final
 
 import dagster as dg
 
@@ -26,21 +25,25 @@ from assets.layout import (
     step_failure,
     unexpected_errors_fail,
 )
-from assets.metadata import LANDED_COLUMNS, Metadata, column_schema, log_problems, pull_metadata
+from assets.metadata import (
+    LANDED_COLUMNS,
+    Metadata,
+    check_result_of_days,
+    column_schema,
+    log_problems,
+    pull_metadata,
+)
 from resources.errors import CatalogError
 from resources.feed_day import (
     FROM_INBOX,
     NEVER_PULLED,
     USUAL,
-    DayNotLanded,
     FeedDay,
     find_shortfall,
     note_outcome,
     pull_or_reuse,
 )
-from resources.request_log import (
-    read_push_plan,
-)
+from resources.request_log import read_push_plan
 from resources.session import LazySession
 from warehouse.batch_problems import list_landed_problems
 from warehouse.home import Home
@@ -49,33 +52,24 @@ from warehouse.landing.inbox import Inbox
 
 GROUP: Final = "landing"
 COMPLETE_DAY: Final = "complete_day"
-DayResults = Mapping[date, Sequence[dg.AssetCheckResult]]
-"""The results of the checks of each day of a run."""
 
 
 def land(
     feed: Feed, context: dg.AssetExecutionContext, catalog: LazySession, home: Home
-) -> DayResults:
+) -> dg.MaterializeResult[None]:
     """Pull or reuse a feed on every day of the run; each day has its own metadata.
 
-    Returns the results of the checks of a feed that is pulled.
-
     Raises:
-        dg.Failure: a pull failed, or some days of the run were never landed. The other days stay
-            recorded.
+        dg.Failure: a pull failed, or a day has not begun. The days before it stay recorded.
     """
     metadata_of_days: dict[date, Metadata] = {}
-    results: dict[date, list[dg.AssetCheckResult]] = {}
-    not_landed: list[DayNotLanded] = []
+    shortfalls: dict[date, str | None] = {}
     days = list_run_days(context)
     arrived = _land_inbox(context, catalog, home, days) if feed in NEVER_PULLED else {}
     for day in days:
         try:
             with progress.listening(wait=context.log.info):
-                feed_day = pull_or_reuse(feed, day, catalog, home.landing, alone=len(days) == 1)
-        except DayNotLanded as error:
-            not_landed.append(error)
-            continue
+                feed_day = pull_or_reuse(feed, day, catalog, home.landing)
         except (CatalogError, WarehouseError) as error:
             record_days(context, metadata_of_days)
             raise step_failure(error) from error
@@ -85,77 +79,12 @@ def land(
             context.log.info("%s, %s: %s", feed, day, feed_day.outcome)
         metadata_of_days[day] = _metadata_of(feed_day, catalog, arrived)
         if feed not in NEVER_PULLED:
-            why = find_shortfall(feed_day, home)
-            results[day] = [
-                dg.AssetCheckResult(
-                    check_name=COMPLETE_DAY,
-                    passed=why is None,
-                    severity=dg.AssetCheckSeverity.WARN,
-                    description=why,
-                )
-            ]
-    if not_landed:
-        record_days(context, metadata_of_days)
-        log_day_results(context, context.asset_key, results)
-        others = f" {len(not_landed) - 1} other days of the range have no batch either."
-        text = f"{not_landed[0]}{others if len(not_landed) > 1 else ''}"
-        raise dg.Failure(text, allow_retries=False)
+            shortfalls[day] = find_shortfall(feed_day, home)
     for day, metadata in metadata_of_days.items():
         context.add_asset_metadata(metadata, partition_key=day.isoformat())
-    return results
-
-
-def summarise_days(results: DayResults) -> list[dg.AssetCheckResult]:
-    """Return one result of each check for a run: of its day, or whether all of its days passed."""
-    return [
-        found[0]
-        if len(found) == 1
-        else dg.AssetCheckResult(
-            check_name=found[0].check_name,
-            passed=all(each.passed for each in found),
-            severity=found[0].severity,
-        )
-        for found in zip(*results.values(), strict=True)
-    ]
-
-
-def log_day_results(
-    context: dg.AssetExecutionContext, key: dg.AssetKey, results: DayResults
-) -> None:
-    """Log the results of recorded days, since Dagster assigns them to the only day of a run."""
-    for day, of_day in results.items():
-        for result in of_day:
-            context.log_event(evaluate_day(context.instance, key, day, result))
-
-
-def evaluate_day(
-    instance: dg.DagsterInstance, key: dg.AssetKey, day: date, result: dg.AssetCheckResult
-) -> dg.AssetCheckEvaluation:
-    """Return a result as an event of a day, for the newest materialisation of this day.
-
-    Without the materialisation, Dagster hides a result of a day that is not the run's
-    (https://github.com/dagster-io/dagster/issues/17005). Its class is not public, but its stored
-    form is.
-    """
-    of_day = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[day.isoformat()])
-    targets: list[Any] = [
-        dg.deserialize_value(
-            json.dumps(
-                {
-                    "__class__": "AssetCheckEvaluationTargetMaterializationData",
-                    "storage_id": record.storage_id,
-                    "run_id": record.run_id,
-                    "timestamp": record.timestamp,
-                }
-            )
-        )
-        for record in instance.fetch_materializations(of_day, limit=1).records
-    ]
-    return dg.AssetCheckEvaluation(
-        **{**result._asdict(), "asset_key": key},
-        partition=day.isoformat(),
-        target_materialization_data=targets[0] if targets else None,
-    )
+    warn = dg.AssetCheckSeverity.WARN
+    checks = [check_result_of_days(COMPLETE_DAY, shortfalls, warn)] if shortfalls else []
+    return dg.MaterializeResult(check_results=checks)
 
 
 def _land_inbox(
@@ -244,8 +173,7 @@ def _landed(layout: Layout, feed: Feed, kind: str, description: str) -> dg.Asset
         COMPLETE_DAY,
         asset=layout.key(name_asset(feed)),
         description="A complete pull was landed on the day, with at least half the rows of the day "
-        "before. Passes if the plan lacks the feed.",
-        partitions_def=layout.observed_days,
+        "before. Passes if the plan lacks the feed. A run of several days has one result.",
     )
 
     @day_asset(
@@ -264,9 +192,6 @@ def _landed(layout: Layout, feed: Feed, kind: str, description: str) -> dg.Asset
     def landed(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
         catalog, home = layout.resource(context, "catalog"), layout.resource(context, "home")
         with unexpected_errors_fail():
-            results = land(feed, context, catalog, home)
-        yield dg.MaterializeResult(check_results=summarise_days(results))
-        if len(results) > 1:
-            log_day_results(context, context.asset_key, results)
+            yield land(feed, context, catalog, home)
 
     return landed

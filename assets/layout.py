@@ -40,13 +40,13 @@ class Layout:
 
     The key prefix is also in the names that share one namespace in a deployment: jobs, schedules,
     sensors, ops, pools and resources. Dagster counts partitions by the machine's day; `days_ahead`
-    is how many days the service may be ahead of it.
+    is how many whole days the service is ahead of it.
     """
 
     key_prefix: tuple[str, ...] = ()
     group_prefix: str = ""
     first_day: date = FIRST_DAY
-    days_ahead: int = 3
+    days_ahead: int = 0
     executor: dg.ExecutorDefinition | None = dg.in_process_executor
     """How the steps of a run are executed; None uses the executor of the deployment."""
     retry_policy: dg.RetryPolicy | None = RETRIES

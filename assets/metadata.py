@@ -17,7 +17,7 @@ from almanac.core.statements import Statements
 from almanac.core.text import cut_line, plain_line
 from almanac.events import KINDS
 from resources.calendar_backfill import Backfill
-from resources.feed_day import FeedDay, read_feed_day
+from resources.feed_day import NOT_OBSERVED, FeedDay, read_feed_day
 from resources.session import FeedPull
 from warehouse.batch_problems import BatchProblem, list_landed_problems, list_record_problems
 from warehouse.history.merge import MergeReport
@@ -166,9 +166,10 @@ def day_metadata(records: Sequence[Mapping[str, Any]]) -> Metadata:
     """
     versions = sum(record["versions"] for record in records)
     metadata: Metadata = {
-        "rows": sum(record["arrived"] for record in records),
-        "versions": versions,
+        **({} if records else {"outcome": NOT_OBSERVED}),
+        "rows": versions,
         "dagster/partition_row_count": versions,
+        "rows received": sum(record["arrived"] for record in records),
         "rejected": sum(record["rejected"] for record in records),
         "quarantined": sum(record["status"] == "quarantined" for record in records),
         "batches folded": len(records),
@@ -197,6 +198,25 @@ def merge_metadata(report: MergeReport, day: date | None = None) -> Metadata:
     if report.notes:
         metadata[REFOLD_NOTES] = "\n".join(map(plain_line, report.notes))
     return metadata
+
+
+def check_result_of_days(
+    name: str,
+    faults: Mapping[date, str | None],
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
+) -> dg.AssetCheckResult:
+    """Return one result of a check for all days of a run, with the fault of each day that fails."""
+    bad = [(day, why) for day, why in sorted(faults.items()) if why is not None]
+    metadata: Metadata = {"days": len(faults)}
+    if bad:
+        metadata["failed days"] = dg.MetadataValue.md(markdown(("day", "fault"), bad))
+    return dg.AssetCheckResult(
+        check_name=name,
+        passed=not bad,
+        severity=severity,
+        description=None if not bad else "; ".join(f"{day}: {why}" for day, why in bad[:ROWS]),
+        metadata=metadata,
+    )
 
 
 def log_problems(log: dg.DagsterLogManager, problems: Iterable[BatchProblem]) -> None:

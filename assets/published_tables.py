@@ -19,7 +19,7 @@ import duckdb
 from almanac.core.errors import WarehouseError
 from almanac.core.text import plain_line
 from almanac.reading.attached_file import connected
-from assets.event_changes import CHANGES, code_version, record_other_days
+from assets.event_changes import CHANGES, check_days, code_version, record_other_days
 from assets.landed_calendar import read_backfilled, record_months
 from assets.layout import WAREHOUSE_POOL, Layout, step_failure
 from assets.metadata import (
@@ -117,7 +117,10 @@ def _publish(
     except (WarehouseError, OSError, duckdb.IOException) as error:
         raise step_failure(error) from error
     log_problems(context.log, report.problems)
-    record_other_days(context, layout.key(CHANGES), home, report)
+    changes = layout.key(CHANGES)
+    if days := record_other_days(context, changes, home, report):
+        for result in check_days(home, days):
+            context.log_event(dg.AssetCheckEvaluation(**{**result._asdict(), "asset_key": changes}))
     unchanged = list[str]()
     recorded = dict[dg.AssetKey, Versions]()
     if _BACKFILL_TAG not in context.run.tags:

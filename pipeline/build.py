@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
 from functools import partial
-from math import ceil
 from typing import Any
 
 import dagster as dg
@@ -21,19 +20,23 @@ from assets.landed_calendar import landed_calendar
 from assets.layout import CATALOG_POOL, EVERYTHING_ON, NOTHING_ON, Layout, without_beta_warnings
 from assets.polled import polled_assets
 from assets.published_tables import published_tables
-from pipeline.automation.dead_runs import dead_runs_sensor, process_tags
-from pipeline.automation.health import health_asset, health_checks, health_sensor
-from pipeline.automation.jobs import asset_jobs, daily_schedule
-from pipeline.automation.merges import deliveries_sensor, merge_sensor
-from pipeline.automation.prune import prune_schedule
-from pipeline.automation.pulls import first_pull_sensor, polls_sensor, quota_sensor, was_day_pulled
+from pipeline.automation.health import (
+    FIRST_DAY,
+    health_asset,
+    health_checks,
+    health_sensor,
+    process_tags,
+)
+from pipeline.automation.jobs import asset_jobs, daily_schedule, prune_schedule
+from pipeline.automation.sensors import merges_sensor, polls_sensor, pulls_sensor, was_day_pulled
 from pipeline.home_location import locate_home
 from pipeline.service_session import open_service
 from pipeline.settings import Settings, SettingsError
 from resources.limits.ledger import Work
 from resources.service_address import check_base_url
-from resources.service_clock import MAX_SKEW, NOTABLE, ServiceClock, read_saved_clock, service_time
+from resources.service_clock import MAX_SKEW, NOTABLE, ServiceClock, service_time
 from resources.session import NEAR_DAYS, LazySession
+from warehouse.files.documents import read_note
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 
@@ -51,19 +54,16 @@ def build_definitions(
     """
     home = locate_home(settings)
     service_now = service_time(home.state, clock)
-    layout = layout or make_layout(settings, home, service_now())
+    layout = layout or make_layout(home, service_now())
     jobs = asset_jobs(layout, service_now().date())
     schedules = [
         daily_schedule(layout, clock, service_now, partial(was_day_pulled, home)),
         prune_schedule(layout, settings, clock),
     ]
     sensors = [
-        first_pull_sensor(layout, home, clock, service_now),
-        merge_sensor(layout, home, clock),
-        deliveries_sensor(layout, home, clock, service_now),
+        pulls_sensor(layout, jobs, home, clock, service_now),
+        merges_sensor(layout, jobs, home, clock, service_now),
         polls_sensor(layout, settings, home, clock),
-        quota_sensor(layout, jobs, home, clock, service_now),
-        dead_runs_sensor(layout),
     ]
     exports = []
     if settings.iceberg is not None:
@@ -108,22 +108,17 @@ def _check_automation(layout: Layout, names: Iterable[str]) -> None:
 
 
 def make_layout(
-    settings: Settings, home: Home, service_now: datetime, first_day: date = date.max, **given: Any
+    home: Home, service_now: datetime, first_day: date = date.max, **given: Any
 ) -> Layout:
     """Return the layout of a home with its days from the first landed one, and other fields.
 
-    The days from `first_day` on have not been pulled yet. Dagster counts partitions by this
-    machine's clock, so days to come are counted from that.
+    The days from `first_day` on have not been pulled yet. The first day that was shown before
+    anything was landed stays one: another process may have listed it.
     """
-    now, landed = utc_now(), home.landing.days()
-    # Without a Date of the service so far, its day may be any within the accepted skew.
-    is_known = settings.base_url is None or read_saved_clock(home.state_storage) is not None
-    slack = timedelta(0) if is_known else MAX_SKEW
-    ahead = service_now - now + slack - NOTABLE
+    shown = read_note(home.state_storage, FIRST_DAY, date) or service_now.date()
+    given.setdefault("days_ahead", max(0, (service_now - utc_now() + NOTABLE) // timedelta(days=1)))
     return Layout(
-        first_day=min([first_day, (service_now - slack).date(), *landed[:1]]),
-        days_ahead=max(0, ceil(ahead / timedelta(days=1))),
-        **given,
+        first_day=min([first_day, shown, service_now.date(), *home.landing.days()[:1]]), **given
     )
 
 

@@ -58,5 +58,5 @@ class AlmanacComponent(dg.Component, dg.Model, dg.Resolvable):
         home, executor = locate_home(settings), _EXECUTORS[self.executor]
         given = self.model_dump(include={"key_prefix", "group_prefix", "owners", "automation"})
         now = service_time(home.state, utc_now)()
-        layout = make_layout(settings, home, now, executor=executor, **given)
+        layout = make_layout(home, now, executor=executor, **given)
         return build_definitions(settings, layout=layout)

@@ -3,18 +3,17 @@
 `note_outcome` records why it is not whole, `find_shortfall` compares it with the day before.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Final
 
+from almanac.core.errors import WarehouseError
 from almanac.core.text import plain_line
 from catalog.contract.plans import PLANS
 from resources.errors import Defer
 from resources.request_log import DeferredPulls, RefusedFeed, RefusedFeeds, make_deferral_note
 from resources.session import (
     NOT_IN_PLAN,
-    OPTIONAL,
     FeedPull,
     LazySession,
     make_deferred_result,
@@ -30,14 +29,12 @@ NEVER_PULLED: Final[frozenset[Feed]] = frozenset({"deliveries"})
 """Feeds that the service pushes."""
 NONE_ARRIVED: Final = "none arrived"
 FROM_INBOX: Final = "landed from the inbox"
+NOT_OBSERVED: Final = "not observed"
+"""The outcome of a past day on which nothing was pulled."""
 USUAL: Final = frozenset({"pulled", "reused from landing", NONE_ARRIVED, FROM_INBOX})
 """Outcomes that need no message."""
 _CHANCE: Final = 10
 """A decrease by so many rows is chance, even if it is more than half."""
-
-
-class DayNotLanded(Exception):
-    """A day without a landed batch that can't be pulled: the service gives today's data only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +50,7 @@ class FeedDay:
     warnings: tuple[str, ...] = ()
     deferred: Defer | None = None
     why_empty: str = ""
-    """Why no delivery arrived; empty if one did, or the feed is pulled."""
+    """Why no delivery arrived, or why the day was not observed; else empty."""
     refused: str = ""
     """The service's refusal of an optional feed; empty if it was not refused."""
 
@@ -62,17 +59,14 @@ class FeedDay:
         return sum(manifest.bytes for manifest in self.manifests)
 
 
-def pull_or_reuse(
-    feed: Feed, day: date, session: LazySession, landing: Landing, *, alone: bool = True
-) -> FeedDay:
+def pull_or_reuse(feed: Feed, day: date, session: LazySession, landing: Landing) -> FeedDay:
     """Pull a feed if the day is the service's current day; otherwise reuse its stored batches.
 
-    A past day on which only other feeds were landed is an error if it is requested alone; in a
-    range it has no rows, and its outcome gives the reason.
+    A past day without a batch of the feed has no rows, and its outcome gives the reason.
 
     Raises:
         CatalogError: the pull failed, for another reason than plan or quota.
-        DayNotLanded: a past or future day without a batch in landing.
+        WarehouseError: the day has not begun for the service.
     """
     if feed in NEVER_PULLED:
         return _reused(feed, day, landing)
@@ -82,11 +76,11 @@ def pull_or_reuse(
     except Defer as error:
         return read_feed_day(make_deferred_result(error, feed), day)
     if day > (today := session.today()):
-        raise DayNotLanded(
+        raise WarehouseError(
             f"{day} has not begun for the service, whose day is {today}. No request was sent and "
             f"nothing was changed. Materialise {today}, or wait for that day."
         )
-    return _reused(feed, day, landing, alone=alone)
+    return _reused(feed, day, landing)
 
 
 def read_feed_day(pulled: FeedPull, day: date) -> FeedDay:
@@ -107,19 +101,9 @@ def read_feed_day(pulled: FeedPull, day: date) -> FeedDay:
     )
 
 
-def _reused(feed: Feed, day: date, landing: Landing, *, alone: bool = True) -> FeedDay:
+def _reused(feed: Feed, day: date, landing: Landing) -> FeedDay:
+    """Return a `FeedDay` from the batches that were landed on the day."""
     of_day = [landing.manifest(batch_id) for batch_id in landing.batch_ids(day=day)]
-    return landed_feed_day(feed, day, of_day, landing, alone=alone)
-
-
-def landed_feed_day(
-    feed: Feed, day: date, of_day: Sequence[Manifest], landing: Landing, *, alone: bool = False
-) -> FeedDay:
-    """Return a `FeedDay` from the batches that were landed on the day.
-
-    Raises:
-        DayNotLanded: it has no batch of the feed and no other, or the feed is asked for alone.
-    """
     found = tuple(batch for batch in of_day if batch.feed == feed)
     if found:
         claimed = [batch.rows_claimed for batch in found if batch.rows_claimed is not None]
@@ -131,13 +115,13 @@ def landed_feed_day(
     plans = {batch.plan for batch in of_day}
     if plans and all(name in PLANS and plan_lacks(PLANS[name], feed) for name in plans):
         return FeedDay(feed, day, f"{NOT_IN_PLAN} {', '.join(sorted(plans))} of that day", rows=0)
-    if of_day and (feed in OPTIONAL or not alone):
+    if of_day:
         return FeedDay(feed, day, "not received on that day; the other feeds were", rows=0)
-    raise DayNotLanded(
-        f"No {feed} batch was landed on {day}, and the service gives today's data only, so that "
-        "day can't be pulled later. Nothing was changed. Materialise today's partition, or "
-        "import an archived export with `almanac import`."
+    why = (
+        "Nothing was pulled on that day, and the service gives today's data only. "
+        "`almanac import` lands an archived export."
     )
+    return FeedDay(feed, day, NOT_OBSERVED, rows=0, why_empty=why)
 
 
 def _why_none_arrived(landing: Landing) -> str:

@@ -116,9 +116,8 @@ def _summary(settings: Settings, days: int, began: float) -> dict[str, Any]:
                 run_days,
             )
             from assets.layout import Layout
-            from pipeline.automation.dead_runs import fail_dead_runs
-            from pipeline.automation.health import write_run_note
-            from pipeline.automation.prune import prune_files
+            from pipeline.automation.health import fail_dead_runs, write_run_note
+            from pipeline.automation.jobs import prune_files
             from pipeline.instance import is_own, open_instance
             from pipeline.service_session import open_service
 

@@ -1,42 +1,40 @@
 """The sensor `health`, and the asset `health`, whose checks show the warnings.
 
 The asset is never materialised: Dagster shows only check results that are newer than the last
-materialisation. The sensor also fails the check of each day that a feed was not pulled on.
+materialisation.
 
 It starts no run and sends no request to the service. It also notes failed runs for `almanac
-status`, which does not import Dagster.
+status`, which does not import Dagster, and fails runs whose process is gone: a code server notices
+when a run is killed, unless the server is killed with it. So a run has the tag `almanac/process`:
+its id, the host, the process id, and when that process started. Runs of other hosts and runs
+without the tag are left to Dagster's run monitoring.
 """
 
+import os
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any, Final
 
 import dagster as dg
-import msgspec
 
-from almanac.core.errors import WarehouseError
-from assets.landed import COMPLETE_DAY, evaluate_day, name_asset
 from assets.layout import Layout
-from pipeline.automation.run_decisions import SensorState, find_instance
-from pipeline.health.facts import FORGOTTEN_AFTER, RUN_NOTE, FailedWork, RunNote, read_facts
+from pipeline.automation.sensors import find_instance
+from pipeline.health.facts import FORGOTTEN_AFTER, RUN_NOTE, FailedWork, RunNote
 from pipeline.health.notices import NotPosted, post_warnings
 from pipeline.health.warnings import WARNINGS, find_warnings
 from pipeline.instance import owner_tags
 from pipeline.settings import Settings
-from warehouse.files.documents import put_note
+from warehouse.files.documents import put_note, read_note
+from warehouse.files.locks import host
 from warehouse.home import Home
-from warehouse.landing.batches import Feed
 
 HEALTH: Final = "health"
-EVERY_S: Final = 300
+EVERY_S: Final = 60
+PROCESS_TAG: Final = "almanac/process"
+FIRST_DAY: Final = "first_day.json"
+"""The note of the first day that Dagster showed as a partition before anything was landed."""
 _PARTS: Final = ("dagster/partition", "dagster/asset_partition_range_start")
-_MISSING: Final = dg.AssetCheckResult(
-    check_name=COMPLETE_DAY,
-    passed=False,
-    severity=dg.AssetCheckSeverity.WARN,
-    description="No complete pull of the day was merged.",
-)
 Clock = Callable[[], datetime]
 
 
@@ -79,12 +77,6 @@ def _describe(layout: Layout, kind: str, text: str | None) -> dict[str, Any]:
     }
 
 
-class HealthState(SensorState, frozen=True, kw_only=True):
-    """The missing days of each feed whose check failed."""
-
-    missing: dict[Feed, list[date]] = msgspec.field(default_factory=dict)
-
-
 def health_sensor(
     layout: Layout, settings: Settings, home: Home, clock: Clock
 ) -> dg.SensorDefinition:
@@ -94,39 +86,32 @@ def health_sensor(
         name=layout.name(HEALTH),
         minimum_interval_seconds=EVERY_S,
         description="Reports the warnings of almanac status as checks of the asset health, and "
-        "posts them to ALMANAC_ALERT_URL, when one begins or ends. Starts no run.",
+        "posts them to ALMANAC_ALERT_URL, when one begins or ends; marks runs as failed whose "
+        "process was killed. Starts no run.",
         default_status=layout.sensor_status(HEALTH),
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         now, instance = clock(), find_instance(context)
+        failed = fail_dead_runs(instance)
         write_run_note(home, layout, instance, now)
+        if read_note(home.state_storage, FIRST_DAY, date) is None:
+            put_note(home.state_storage, FIRST_DAY, layout.first_day)
         found = find_warnings(settings, home, now)
         reason = f"Warnings: {' '.join(kind for kind in found if found[kind]) or 'none'}."
+        if failed:
+            reason += f" Runs whose process is gone, marked as failed: {' '.join(failed)}."
         if settings.alert_url:
             try:
                 posted = post_warnings(settings, home, found, now)
                 reason += f" Posted: {' '.join(posted) or 'nothing'}."
             except NotPosted as error:
                 reason += f" {error}"
-        known = HealthState.from_cursor(context.cursor).missing
-        missing = {**known}
-        with suppress(WarehouseError):
-            missing |= {each.feed: each.missing for each in read_facts(settings, home, now).feeds}
         return dg.SensorResult(
-            skip_reason=f"{reason} Next check in {EVERY_S // 60} min.",
-            cursor=HealthState(missing=missing).cursor(),
+            skip_reason=f"{reason} Next check in {EVERY_S} s.",
             asset_events=[
-                *(
-                    dg.AssetCheckEvaluation(**_describe(layout, kind, text))
-                    for kind, text in found.items()
-                    if not _is_shown(instance, layout, kind, text)
-                ),
-                *(
-                    evaluate_day(instance, layout.key(name_asset(feed)), day, _MISSING)
-                    for feed, days in missing.items()
-                    for day in days
-                    if day not in known.get(feed, ())
-                ),
+                dg.AssetCheckEvaluation(**_describe(layout, kind, text))
+                for kind, text in found.items()
+                if not _is_shown(instance, layout, kind, text)
             ],
         )
 
@@ -161,3 +146,45 @@ def write_run_note(home: Home, layout: Layout, instance: dg.DagsterInstance, now
     reported = max(heartbeats, default=None)
     daemon_at = None if reported is None else datetime.fromtimestamp(reported, UTC)
     put_note(home.state_storage, RUN_NOTE, RunNote(now, tuple(failed), daemon_at))
+
+
+def process_tags(run_id: str) -> dict[str, str]:
+    """Return the tags of a run that this process executes."""
+    return {PROCESS_TAG: f"{run_id} {host()} {os.getpid()} {_start_of(os.getpid())}"}
+
+
+def fail_dead_runs(instance: dg.DagsterInstance) -> list[str]:
+    """Mark the started runs whose process is gone as failed, and return their ids."""
+    failed = []
+    started = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])
+    for record in instance.get_run_records(started):
+        run = record.dagster_run
+        if _is_gone(run):
+            # Read again: it may have ended in between.
+            now = instance.get_run_by_id(run.run_id)
+            if now is not None and not now.is_finished:
+                instance.report_run_failed(
+                    now, "Its process no longer exists: it was killed, or the machine stopped."
+                )
+                failed.append(run.run_id)
+    return failed
+
+
+def _is_gone(run: dg.DagsterRun) -> bool:
+    match run.tags.get(PROCESS_TAG, "").split():
+        # A retry has the tags of the run that it repeats, until its process sets its own.
+        case [run_id, where, pid, start] if run_id == run.run_id and where == host():
+            return start != _start_of(int(pid))
+    return False
+
+
+def _start_of(pid: int) -> str:
+    """Return when a process started, in Linux's clock ticks; "" if there is none.
+
+    The ids of ended processes are used again. Without /proc, no run is judged.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return "" if fields[0] == "Z" else fields[19]

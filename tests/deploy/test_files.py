@@ -117,7 +117,7 @@ def test_the_pod_is_the_only_writer_and_has_no_rights() -> None:
     stateful = found["StatefulSet"]["spec"]
     pod = stateful["template"]["spec"]
     assert [container["name"] for container in pod["containers"]] == ["almanac", "web"]
-    assert pod["shareProcessNamespace"], "the UI may evaluate the sensor `dead_runs`"
+    assert pod["shareProcessNamespace"], "the UI may evaluate the sensor `health`"
     (claim,) = stateful["volumeClaimTemplates"]
     assert stateful["replicas"] == 1
     assert claim["spec"]["accessModes"] == ["ReadWriteOncePod"]

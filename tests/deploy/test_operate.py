@@ -10,8 +10,7 @@ import yaml
 
 from almanac.command_line import list_commands
 from catalog.contract.constants import ACCEPTED_FORMS
-from pipeline.automation.jobs import EXPORT_IS_OUT_AT
-from pipeline.automation.prune import AT_NIGHT
+from pipeline.automation.jobs import AT_NIGHT, EXPORT_IS_OUT_AT
 from pipeline.settings import describe_settings, read_settings
 from tests.deploy.page import DEPLOY, PAGE, almanac_commands, block_with, blocks, parse
 from tests.hangs import HANGS_AFTER_S

@@ -5,7 +5,7 @@ import dagster as dg
 from pipeline.component import AlmanacComponent
 from pipeline.secrecy import restrict_new_files
 
-SENSORS = ("daily_schedule", "first_pull", "unmerged_batches", "health", "quota", "dead_runs")
+SENSORS = ("daily_schedule", "pulls", "merges", "health")
 
 
 @dg.definitions

@@ -12,7 +12,7 @@ from datetime import datetime
 
 import dagster as dg
 
-from pipeline.automation.dead_runs import PROCESS_TAG
+from pipeline.automation.health import PROCESS_TAG
 from pipeline.instance import OWNER_TAG, open_instance
 from warehouse.home import Home
 

@@ -20,13 +20,14 @@ from application.daily_run import (
     plan_run_times,
     run_days,
 )
-from assets.event_changes import CHANGES, check_days
+from assets.event_changes import CHANGES, ONE_ROW_PER_VERSION, check_days
+from assets.landed import COMPLETE_DAY
 from assets.landed_calendar import EVENT_MONTHS
+from assets.layout import Layout
 from pipeline.instance import open_instance
 from pipeline.service_session import open_service
 from pipeline.settings import Settings
 from tests.pipeline.homes_in_days import (
-    failure_of,
     metadata_of,
     opened_session,
     run_assets,
@@ -44,6 +45,7 @@ from warehouse.schema.tables import EVENT_VERSIONS
 NOW = datetime(2019, 3, 2, 9, tzinfo=UTC)
 """The catalog of that year is a fraction of today's."""
 TODAY, YESTERDAY = NOW.date(), date(2019, 3, 1)
+EVENT = b'{"data": [{"id": "a", "title": "Listing", "date": "2026-04-01T00:00:00Z"}]}'
 
 
 @dataclass(frozen=True)
@@ -205,28 +207,55 @@ def test_the_months_that_the_export_covers_are_recorded_once_with_their_events(
     assert sum(known.values()) > 500
 
 
-def test_a_span_fails_at_the_first_day_that_was_not_landed_and_the_days_before_stay_recorded(
-    two_days: TwoDayHome,
+def test_a_missed_day_is_recorded_as_not_observed_and_the_run_of_a_range_succeeds(
+    tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:
+    small, missed = SmallHome(tmp_path / "home"), SMALL_NOW.date() - timedelta(days=1)
+    small.land(at=SMALL_NOW - timedelta(days=2), body=EVENT)
+    small.land(body=EVENT)
     result = run_assets(
-        two_days.settings,
-        two_days.instance,
-        "landed_export",
-        span=(TODAY, TODAY + timedelta(days=1)),
-        clock=lambda: NOW + timedelta(days=9),
+        small.settings,
+        instance,
+        *("landed_export", "landed_events", CHANGES, "events"),
+        span=(missed - timedelta(days=1), missed + timedelta(days=1)),
+        clock=lambda: SMALL_NOW + timedelta(days=1),
     )
-    assert not result.success
-    message = failure_of(result)
-    assert "2019-03-03" in message
-    assert "the service gives today's data only" in message
-    (record,) = two_days.instance.fetch_materializations(
-        dg.AssetKey("landed_export"), limit=1
-    ).records
-    assert (record.run_id, record.partition_key) == (result.run_id, TODAY.isoformat())
+    assert result.success
+    for asset in ("landed_export", CHANGES):
+        found = metadata_of(result, asset, missed)
+        assert (found["rows"], found["outcome"]) == (0, "not observed")
+        for day in (missed - timedelta(days=1), missed + timedelta(days=1)):
+            assert metadata_of(result, asset, day).get("outcome") != "not observed"
+    checks = {
+        (each.asset_key.path[-1], each.check_name): each
+        for each in result.get_asset_check_evaluations()
+    }
+    check = checks["landed_export", COMPLETE_DAY]
+    assert (check.passed, check.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert check.description == f"{missed}: No complete pull: not observed"
+    assert checks[CHANGES, ONE_ROW_PER_VERSION].passed
+    assert instance.get_latest_materialization_event(dg.AssetKey("events")) is not None
+    with reading(small.home) as connection:
+        days = connection.sql("SELECT DISTINCT observed_date FROM batches").fetchall()
+    assert len(days) == 2 and (missed,) not in days
+
+
+def test_a_missed_day_alone_is_recorded_in_a_home_without_a_publication(
+    tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    small, day = SmallHome(tmp_path / "home"), SMALL_NOW.date()
+    names = ("landed_coins", CHANGES, "events")
+    later = SMALL_NOW + timedelta(days=5)
+    layout = Layout(first_day=day)
+    result = run_assets(
+        small.settings, instance, *names, partition=day, clock=lambda: later, layout=layout
+    )
+    assert result.success
+    assert metadata_of(result, "landed_coins", day)["outcome"] == "not observed"
 
 
 def check_file(home: Home, day: date) -> dg.AssetCheckResult:
-    return check_days(home, [day])[day][0]
+    return check_days(home, [day])[0]
 
 
 def test_a_day_passes_its_check_if_its_file_has_each_version_once(tmp_path: Path) -> None:
@@ -235,8 +264,7 @@ def test_a_day_passes_its_check_if_its_file_has_each_version_once(tmp_path: Path
     merge(small.home)
     assert list_files(small.home, CHANGES) == []
     assert check_file(small.home, day).passed
-    event = b'{"data": [{"id": "a", "title": "Listing", "date": "2026-04-01T00:00:00Z"}]}'
-    small.land("events", at=SMALL_NOW + timedelta(hours=1), body=event)
+    small.land("events", at=SMALL_NOW + timedelta(hours=1), body=EVENT)
     merge(small.home)
     (file,) = list_files(small.home, CHANGES)
     assert check_file(small.home, day).passed
@@ -266,7 +294,7 @@ def test_every_observed_day_shows_its_totals(two_days: TwoDayHome) -> None:
         of_day = dg.AssetRecordsFilter(dg.AssetKey(CHANGES), asset_partitions=[day.isoformat()])
         (record,) = two_days.instance.fetch_materializations(of_day, limit=1).records
         shown = record.asset_materialization.metadata  # type: ignore[union-attr]
-        names = ("batches folded", "versions", "rows")
+        names = ("batches folded", "rows", "rows received")
         assert [shown[name].value for name in names] == counts, day
         assert shown["dagster/partition_row_count"].value == counts[1]
         kinds = {name: shown[name].value for name in shown if name.startswith("changes/")}

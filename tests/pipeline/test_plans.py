@@ -11,17 +11,17 @@ import dagster as dg
 import httpx
 import pytest
 
+from almanac.core.errors import WarehouseError
 from assets.layout import Layout
 from catalog.contract.plans import PLANS
 from catalog.sandbox.sandbox import Sandbox
-from pipeline import build
 from pipeline.automation.jobs import daily_schedule
-from pipeline.build import make_layout
+from pipeline.build import build_definitions, make_layout
 from pipeline.health.warnings import read_health
 from pipeline.service_session import OpenedSession, find_pace, open_service
 from pipeline.settings import Settings
 from resources.errors import Defer
-from resources.feed_day import DayNotLanded, pull_or_reuse
+from resources.feed_day import pull_or_reuse
 from resources.limits.ledger import Ledger, Pace, ledger_name
 from resources.session import LazySession
 from tests.pipeline.conftest import Almanac
@@ -88,7 +88,7 @@ def test_a_step_is_retried_after_errors_of_the_service_and_not_after_a_refused_k
 
     monkeypatch.setattr(httpx.HTTPTransport, "handle_request", fail_first)
     layout = replace(
-        make_layout(settings, Home(tmp_path), NOW, first_day=NOW.date()),
+        make_layout(Home(tmp_path), NOW, first_day=NOW.date()),
         retry_policy=dg.RetryPolicy(max_retries=2),
     )
     with (
@@ -193,31 +193,33 @@ def test_a_run_is_of_the_services_day_and_the_offset_is_shown(
     assert found["ahead_s"] == pytest.approx(offset.total_seconds(), abs=300)
 
 
-def test_partitions_begin_at_the_first_landed_day_and_end_at_the_services_today(
+def test_partitions_are_the_days_from_the_first_observation_to_the_machines_today(
     tmp_path: Path,
 ) -> None:
     now = datetime.now(UTC)
     small = SmallHome(tmp_path)
     small.land("events", at=now - 2 * DAY)
-    for ahead in (-1, 0, 1):
-        layout = make_layout(small.settings, small.home, now + ahead * DAY)
+    for ahead in (-1, -0.2, 0, 0.2, 1):
+        layout = make_layout(small.home, now + ahead * DAY)
         days = [date.fromisoformat(key) for key in layout.observed_days.get_partition_keys()]
         assert days[0] == (now - 2 * DAY).date()
-        # The machine's day is always one, since Dagster counts by it.
-        assert days[-1] == (now + max(ahead, 0) * DAY).date()
+        # A service that is a whole day ahead has its day, else nothing could ever be pulled.
+        assert days[-1] == (now + (ahead == 1) * DAY).date()
 
 
-@pytest.mark.parametrize("hours", [-47, -3.5, 0, 3.5, 47])
-def test_the_services_today_stays_a_partition_while_definitions_are_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: float
+def test_the_days_of_a_fresh_home_stay_partitions_when_it_is_first_pulled_days_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instance: dg.DagsterInstance
 ) -> None:
-    loaded_at = datetime(2026, 3, 2, 6, tzinfo=UTC)
-    monkeypatch.setattr(build, "utc_now", lambda: loaded_at)
-    layout = make_layout(settings_of(tmp_path), Home(tmp_path), loaded_at + hours * HOUR)
-    for later in range(60):
-        at = loaded_at + later * HOUR
-        days = layout.observed_days.get_partition_keys(current_time=at)
-        assert (at + hours * HOUR).date().isoformat() in days
+    now = datetime.now(UTC)
+    small = SmallHome(tmp_path)
+    begun = now - 2 * DAY
+    definitions = build_definitions(small.settings, clock=lambda: begun)
+    shown = definitions.resolve_asset_graph().get(dg.AssetKey("landed_export")).partitions_def
+    assert shown is not None and shown.get_first_partition_key() == begun.date().isoformat()
+    definitions.resolve_sensor_def("health")(dg.build_sensor_context(instance=instance))
+    small.land("events", at=now)
+    # The process of a run.
+    assert make_layout(small.home, now).observed_days == shown
 
 
 def test_a_day_that_has_not_begun_for_the_service_is_refused(tmp_path: Path) -> None:
@@ -226,15 +228,21 @@ def test_a_day_that_has_not_begun_for_the_service_is_refused(tmp_path: Path) -> 
 
     now = datetime(2026, 3, 2, 12, tzinfo=UTC)
     session = LazySession(never, clock=lambda: now)  # type: ignore[arg-type]
-    with pytest.raises(DayNotLanded, match="2026-03-05 has not begun for the service"):
+    with pytest.raises(WarehouseError, match="2026-03-05 has not begun for the service"):
         pull_or_reuse("export", (now + 3 * DAY).date(), session, Home(tmp_path).landing)
 
 
-@pytest.mark.parametrize("hours", [-47, -3.5, 0, 3.5, 47])
-def test_the_schedule_requests_the_service_day(hours: float) -> None:
+@pytest.mark.parametrize(("hours", "is_day"), [(-47, True), (-3.5, True), (0, True), (47, False)])
+def test_the_schedule_requests_the_service_day_once_it_is_a_partition(
+    hours: float, is_day: bool
+) -> None:
     now = datetime.now(UTC).replace(hour=0, minute=20, second=0, microsecond=0)
     service_now = now + hours * HOUR
     schedule = daily_schedule(Layout(), lambda: now, lambda: service_now, lambda day: False)
     request = schedule(dg.build_schedule_context(scheduled_execution_time=now))
-    assert isinstance(request, dg.RunRequest)
-    assert request.partition_key == service_now.date().isoformat()
+    if is_day:
+        assert isinstance(request, dg.RunRequest)
+        assert request.partition_key == service_now.date().isoformat()
+    else:
+        assert isinstance(request, dg.SkipReason)
+        assert "not a partition by this machine's clock" in str(request.skip_message)

@@ -15,9 +15,9 @@ import pytest
 
 from almanac.reading.attached_file import set_aside_foreign_wal
 from assets.layout import Layout
-from pipeline.automation import prune
-from pipeline.automation.dead_runs import PROCESS_TAG, fail_dead_runs, process_tags
-from pipeline.automation.prune import prune_files, prune_runs
+from pipeline.automation import jobs
+from pipeline.automation.health import PROCESS_TAG, fail_dead_runs, process_tags
+from pipeline.automation.jobs import prune_files, prune_runs
 from pipeline.build import build_definitions
 from pipeline.instance import OWNER_TAG, open_instance
 from tests.pipeline.homes_in_days import QUIET, settings_of
@@ -33,7 +33,7 @@ def start_dead_run(instance: dg.DagsterInstance) -> str:
 def test_a_run_is_failed_once_its_process_is_killed(instance: dg.DagsterInstance) -> None:
     """It is a zombie until its parent waits for it."""
     script = (
-        "from pipeline.automation.dead_runs import PROCESS_TAG, process_tags\n"
+        "from pipeline.automation.health import PROCESS_TAG, process_tags\n"
         "print(process_tags('x')[PROCESS_TAG], flush=True)\n"
         "input()"
     )
@@ -77,9 +77,9 @@ def test_the_sensor_fails_dead_runs_and_a_process_that_has_the_id_of_an_ended_on
     repository = build_definitions(settings_of(tmp_path)).get_repository_def()
     dead = start_run(instance, f"{host()} {os.getpid()} 1")
     with dg.build_sensor_context(instance=instance) as context:
-        evaluated = repository.get_sensor_def("dead_runs").evaluate_tick(context)
+        evaluated = repository.get_sensor_def("health").evaluate_tick(context)
     assert evaluated.run_requests == []
-    assert evaluated.skip_message == f"Marked as failed: {dead}."
+    assert f"marked as failed: {dead}." in str(evaluated.skip_message)
 
 
 def test_a_run_has_the_tag_of_its_process(instance: dg.DagsterInstance, tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_in_another_instance_runs_of_others_stay(home: Home) -> None:
 def test_the_number_of_runs_of_each_job_is_limited(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prune, "RUNS_OF_A_JOB", 3)
+    monkeypatch.setattr(jobs, "RUNS_OF_A_JOB", 3)
     with open_instance(home) as instance:
         for _ in range(2):
             run(instance, "publish")

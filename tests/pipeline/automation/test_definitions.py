@@ -85,8 +85,7 @@ def describe(repository: dg.RepositoryDefinition) -> Iterator[str]:
         if node.automation_condition is not None:
             yield f"  automation: {node.automation_condition.get_label()}"
     for check in sorted(graph.asset_check_keys):
-        each = ", each day" if graph.get(check).partitions_def is not None else ""
-        yield f"check {check.to_user_string()}{each}"
+        yield f"check {check.to_user_string()}"
     for job in sorted(repository.get_all_jobs(), key=lambda job: job.name):
         if not job.name.startswith("__"):
             steps = ", ".join(sorted(step.name for step in job.nodes))
@@ -144,7 +143,7 @@ def test_every_asset_is_described(tmp_path: Path) -> None:
         assert all(column.description for column in schema.columns)
 
 
-def test_every_pulled_feed_has_a_check_of_each_day_and_retries_and_no_freshness_policy(
+def test_every_pulled_feed_has_a_check_and_retries_and_no_freshness_policy(
     tmp_path: Path,
 ) -> None:
     definitions = build_definitions(settings_of(tmp_path))
@@ -152,8 +151,7 @@ def test_every_pulled_feed_has_a_check_of_each_day_and_retries_and_no_freshness_
     assert [key for key in graph.get_all_asset_keys() if graph.get(key).freshness_policy] == []
     nodes = {node.name: node for node in definitions.resolve_job_def("daily").nodes}
     for name in (f"landed_{feed}" for feed in DAILY_FEEDS):
-        check = graph.get(dg.AssetCheckKey(dg.AssetKey(name), COMPLETE_DAY))
-        assert isinstance(check.partitions_def, dg.DailyPartitionsDefinition)
+        assert dg.AssetCheckKey(dg.AssetKey(name), COMPLETE_DAY) in graph.asset_check_keys
         step = nodes[name].definition
         assert isinstance(step, dg.OpDefinition)
         assert step.retry_policy is not None and step.retry_policy.max_retries == 3

@@ -9,14 +9,16 @@ import dagster as dg
 import pytest
 
 from assets.layout import Layout
-from pipeline.automation.merges import MergeState, decide_merge
-from pipeline.automation.pulls import (
-    FirstPullState,
+from pipeline.automation.sensors import (
+    Decision,
+    JobHistory,
+    MergeState,
+    PullState,
     decide_first_pull,
+    decide_merge,
     decide_resume,
     was_day_pulled,
 )
-from pipeline.automation.run_decisions import Decision, JobHistory
 from pipeline.build import build_definitions
 from resources.calendar_backfill import OpenBackfill
 from resources.request_log import DeferredPull, DeferredPulls
@@ -31,6 +33,7 @@ EARLY = datetime(2026, 3, 2, 0, 19, tzinfo=UTC)
 RESET = datetime(2026, 4, 1, tzinfo=UTC)
 SOON = RESET + timedelta(minutes=1)
 MINUTE = timedelta(minutes=1)
+DONE = PullState(is_done=True).cursor()
 
 
 @pytest.fixture
@@ -41,19 +44,20 @@ def small(tmp_path: Path) -> SmallHome:
 def tick(
     small: SmallHome,
     instance: dg.DagsterInstance,
-    name: str = "first_pull",
+    name: str = "pulls",
     now: datetime = NOW,
     cursor: str | None = None,
+    **given: Any,
 ) -> dg.SensorResult:
     """Evaluate a sensor of a fresh daemon, which has only the cursor."""
-    definitions = build_definitions(small.settings, clock=lambda: now)
+    definitions = build_definitions(small.settings, clock=lambda: now, **given)
     context = dg.build_sensor_context(instance=instance, definitions=definitions, cursor=cursor)
     result = definitions.resolve_sensor_def(name)(context)
     assert isinstance(result, dg.SensorResult)
     return result
 
 
-def decide_first(state: FirstPullState, now: datetime = NOW, **given: Any) -> Decision:
+def decide_first(state: PullState, now: datetime = NOW, **given: Any) -> Decision:
     facts = {
         "was_pulled": False,
         "has_failed": False,
@@ -61,7 +65,7 @@ def decide_first(state: FirstPullState, now: datetime = NOW, **given: Any) -> De
         "last": JobHistory(),
         **given,
     }
-    return decide_first_pull(now, state, now=now, **facts)
+    return decide_first_pull(Layout(), now, state, now=now, **facts)
 
 
 def scheduled(small: SmallHome, day: int = 2) -> Any:
@@ -96,8 +100,8 @@ def test_a_day_that_almanac_run_landed_is_not_pulled_and_later_days_are_left_to_
 
 
 def test_before_the_export_is_out_the_schedule_pulls(small: SmallHome) -> None:
-    assert decide_first(FirstPullState(), running="abcdefgh").request is None
-    decision = decide_first(FirstPullState(), EARLY)
+    assert decide_first(PullState(), running="abcdefgh").request is None
+    decision = decide_first(PullState(), EARLY)
     assert decision.request is None
     assert "The schedule pulls 2026-03-02 at 00:20 UTC." in decision.reason
     small.land(at=EARLY)
@@ -105,7 +109,7 @@ def test_before_the_export_is_out_the_schedule_pulls(small: SmallHome) -> None:
 
 
 def test_a_day_whose_run_failed_is_pulled_again_until_it_succeeds() -> None:
-    state, last = FirstPullState(is_done=True, attempts=1), JobHistory(NOW, failures=1)
+    state, last = PullState(is_done=True, attempts=1), JobHistory(NOW, failures=1)
     assert decide_first(state, NOW + DAY, last=last).request is None
     soon = decide_first(state, NOW + 9 * MINUTE, last=last, has_failed=True)
     assert soon.request is None
@@ -131,11 +135,12 @@ def test_the_sensor_retries_the_failed_run_of_a_day_until_one_succeeds_or_is_can
     started = tick(small, instance)
     # Dagster dates the runs by the clock of this machine.
     noon = datetime.now(UTC).replace(hour=12) + DAY
+    tomorrow_too = Layout(days_ahead=1)
     job = build_definitions(small.settings).resolve_job_def("daily")
     for status, expected in ((dg.DagsterRunStatus.FAILURE, 1), (dg.DagsterRunStatus.CANCELED, 0)):
         tags = {"dagster/partition": noon.date().isoformat()}
         instance.create_run_for_job(job, status=status, tags=tags)
-        result = tick(small, instance, now=noon, cursor=started.cursor)
+        result = tick(small, instance, now=noon, cursor=started.cursor, layout=tomorrow_too)
         assert len(result.run_requests or ()) == expected
 
 
@@ -208,8 +213,8 @@ def test_a_deferred_backfill_resumes_with_its_own_dates_and_source(
     assert (daily.job_name, daily.partition_key) == ("daily", "2026-04-01")
     assert decide_due([deferred_events()], deferred_backfill(), SOON, running="abc").request is None
     put_note(small.home.state_storage, "backfill.json", deferred_backfill())
-    assert tick(small, instance, "quota").run_requests == []
-    (request,) = tick(small, instance, "quota", SOON).run_requests or ()
+    assert tick(small, instance, "pulls", cursor=DONE).run_requests == []
+    (request,) = tick(small, instance, "pulls", SOON, DONE).run_requests or ()
     assert request.job_name == "calendar"
     assert request.tags["dagster/asset_partition_range_start"] == "2024-01-01"
     assert request.tags["dagster/asset_partition_range_end"] == "2024-06-01"
@@ -242,13 +247,19 @@ def test_a_due_pull_is_requested_once_and_again_only_after_a_wait(
 ) -> None:
     now = datetime.now(UTC)
     DeferredPulls(small.home.state_storage).note(deferred_events(until=now))
-    (first,) = tick(small, instance, "quota", now).run_requests or ()
+    (first,) = tick(small, instance, "pulls", now, DONE).run_requests or ()
     job = build_definitions(small.settings).resolve_job_def("daily")
     instance.create_run_for_job(job, status=dg.DagsterRunStatus.SUCCESS, tags=first.tags)
-    second = tick(small, instance, "quota", now + 2 * MINUTE)
+    second = tick(small, instance, "pulls", now + 2 * MINUTE, DONE)
     assert second.run_requests == []
     assert "the next attempt is at" in str(second.skip_reason)
-    assert tick(small, instance, "quota", now + 11 * MINUTE).run_requests
+    assert tick(small, instance, "pulls", now + 11 * MINUTE, DONE).run_requests
+
+
+def decide_batches(
+    pending: list[str], state: MergeState, now: datetime = NOW, running: str | None = None
+) -> Decision:
+    return decide_merge(Layout(), pending, [], state, now=now, running=running, at_service=now)
 
 
 def remembered(decision: Decision) -> MergeState:
@@ -259,24 +270,25 @@ def remembered(decision: Decision) -> MergeState:
 def test_a_merge_of_the_same_batches_is_requested_after_a_wait_that_doubles() -> None:
     keys, state, now = [], MergeState(), NOW
     for _ in range(8 * 60):
-        decision = decide_merge(["one"], state, now=now, running=None)
+        decision = decide_batches(["one"], state, now)
         if decision.request is not None:
             keys.append((decision.request.run_key, int((now - NOW).total_seconds()) // 60))
         else:
-            assert "The next one is at" in decision.reason
-        state, now = remembered(decision), now + timedelta(minutes=1)
+            assert "the next run starts at" in decision.reason
+        state, now = decision.state or state, now + MINUTE  # type: ignore[assignment]
     assert len({key for key, _ in keys}) == len(keys)
     assert [minute for _, minute in keys[:7]] == [0, 1, 3, 7, 15, 31, 63]
     assert keys[-1][1] - keys[-2][1] == 60
 
 
 def test_a_merge_of_other_batches_starts_with_attempt_1() -> None:
-    none = decide_merge([], MergeState(waiting="a", attempt=3, at=NOW), now=NOW, running=None)
-    assert (none.request, none.state, none.reason) == (None, MergeState(), "Nothing to merge.")
-    busy = decide_merge(["one"], MergeState(), now=NOW, running="0123456789")
+    none = decide_batches([], MergeState(waiting="a", attempt=3, at=NOW))
+    rested = MergeState(at=NOW)
+    assert (none.request, none.state, none.reason) == (None, rested, "Nothing to merge.")
+    busy = decide_batches(["one"], MergeState(), running="0123456789")
     assert busy.request is None and "run 01234567 merges" in busy.reason
-    first = decide_merge(["one"], MergeState(), now=NOW, running=None)
-    second = decide_merge(["one", "two"], remembered(first), now=NOW, running=None)
+    first = decide_batches(["one"], MergeState())
+    second = decide_batches(["one", "two"], remembered(first), NOW + MINUTE)
     assert first.request is not None
     assert second.request is not None
     assert second.request.run_key != first.request.run_key
@@ -286,12 +298,12 @@ def test_a_merge_of_other_batches_starts_with_attempt_1() -> None:
 def test_a_restarted_daemon_requests_one_merge_for_a_landed_batch(
     small: SmallHome, instance: dg.DagsterInstance
 ) -> None:
-    empty = tick(small, instance, "unmerged_batches", cursor="{not json")
+    empty = tick(small, instance, "merges", cursor="{not json")
     assert empty.run_requests == []
     assert empty.skip_reason is not None
     small.land("categories")
-    first = tick(small, instance, "unmerged_batches", cursor=empty.cursor)
+    first = tick(small, instance, "merges", cursor=empty.cursor)
     assert len(first.run_requests or ()) == 1
-    second = tick(small, instance, "unmerged_batches", cursor=first.cursor)
+    second = tick(small, instance, "merges", cursor=first.cursor)
     assert second.run_requests == []
-    assert "attempt 1 failed to merge" in str(second.skip_reason)
+    assert "attempt 1 failed" in str(second.skip_reason)

@@ -24,8 +24,8 @@ from almanac.core.errors import WarehouseError
 from almanac.core.timestamps import utc_now
 from assets.layout import Layout
 from assets.published_tables import PUBLISHED, published_tables
-from pipeline.automation.dead_runs import PROCESS_TAG
-from pipeline.automation.prune import prune_runs
+from pipeline.automation.health import PROCESS_TAG
+from pipeline.automation.jobs import prune_runs
 from pipeline.build import build_resources
 from pipeline.component import AlmanacComponent
 from pipeline.instance import open_instance

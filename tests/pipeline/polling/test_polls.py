@@ -15,8 +15,13 @@ from dagster import build_sensor_context
 from assets.layout import Layout
 from assets.polled import NAME, POLLED, PollConfig, poll_run_config
 from pipeline.automation.jobs import POLL
-from pipeline.automation.pulls import decide_poll, polls_sensor, request_poll
-from pipeline.automation.run_decisions import Decision, JobHistory
+from pipeline.automation.sensors import (
+    Decision,
+    JobHistory,
+    decide_poll,
+    polls_sensor,
+    request_poll,
+)
 from pipeline.build import build_definitions
 from pipeline.polls import (
     CANCELLATIONS,

@@ -12,8 +12,8 @@ import pytest
 
 from application import receiver
 from application.receiver import MergeThread
-from pipeline.automation.merges import DeliveryState, decide_deliveries
-from pipeline.automation.run_decisions import Decision
+from assets.layout import Layout
+from pipeline.automation.sensors import Decision, MergeState, decide_merge
 from pipeline.build import build_definitions, make_layout
 from pipeline.home_location import locate_home
 from pipeline.settings import Settings
@@ -141,7 +141,7 @@ def begun(path: Path) -> tuple[Settings, Home]:
 
 
 def definitions_at(settings: Settings, now: datetime = NOW) -> dg.Definitions:
-    layout = make_layout(settings, locate_home(settings), now, key_prefix=PREFIX)
+    layout = make_layout(locate_home(settings), now, key_prefix=PREFIX)
     return build_definitions(settings, clock=lambda: now, layout=layout)
 
 
@@ -206,7 +206,7 @@ def tick(
 ) -> dg.SensorResult:
     """Evaluate the sensor of a fresh daemon, which has only the cursor."""
     definitions = definitions_at(settings, now)
-    sensor = definitions.resolve_sensor_def("market_events_deliveries")
+    sensor = definitions.resolve_sensor_def("market_events_merges")
     context = dg.build_sensor_context(instance=instance, cursor=cursor, definitions=definitions)
     result = sensor(context)
     assert isinstance(result, dg.SensorResult)
@@ -221,17 +221,17 @@ def test_the_sensor_requests_one_run_of_today_while_deliveries_wait(
     tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:
     settings, home = begun(tmp_path)
-    assert "No delivery waits" in str(tick(settings, instance).skip_reason)
+    assert "Nothing to merge" in str(tick(settings, instance).skip_reason)
     store(home, NOW, delivery(1), delivery(2))
     first = tick(settings, instance)
     ((first_key, day),) = requested(first)
     assert day == TODAY.isoformat()
     second = tick(settings, instance, first.cursor, NOW + timedelta(seconds=15))
-    assert "2 deliveries wait" in str(second.skip_reason)
+    assert "0 batches and 2 deliveries wait" in str(second.skip_reason)
     Inbox(home).land(lambda: NOW)
     store(home, NOW, delivery(3))
     soon = tick(settings, instance, second.cursor, NOW + timedelta(seconds=59))
-    assert "1 delivery waits; the next run starts at 09:01:00 UTC" in str(soon.skip_reason)
+    assert "1 deliveries wait; the next run starts at 09:01:00 UTC" in str(soon.skip_reason)
     later = tick(settings, instance, soon.cursor, NOW + MINUTE)
     ((later_key, day),) = requested(later)
     assert day == TODAY.isoformat() and later_key != first_key
@@ -246,27 +246,27 @@ def test_no_run_is_requested_while_one_lands_or_merges(
     run = instance.create_run_for_job(definition, status=dg.DagsterRunStatus.STARTED)
     result = tick(settings, instance)
     assert requested(result) == []
-    assert f"run {run.run_id[:8]} is in progress" in str(result.skip_reason)
+    assert f"run {run.run_id[:8]} merges" in str(result.skip_reason)
     instance.report_run_canceled(run)
     assert len(requested(tick(settings, instance, result.cursor))) == 1
 
 
-def decided(waiting: list[str], state: DeliveryState, now: datetime) -> Decision:
-    return decide_deliveries(waiting, state, now=now, running=None, service_now=now)
+def decided(waiting: list[str], state: MergeState, now: datetime) -> Decision:
+    return decide_merge(Layout(), [], waiting, state, now=now, running=None, at_service=now)
 
 
 def test_no_run_is_requested_just_before_midnight_that_would_land_on_the_next_day() -> None:
     before_midnight = datetime(2026, 3, 2, 23, 59, 10, tzinfo=UTC)
-    decision = decided(["1"], DeliveryState(), before_midnight)
+    decision = decided(["1"], MergeState(), before_midnight)
     assert decision.request is None
     assert "the day that begins soon" in decision.reason
-    decision = decided(["1"], DeliveryState(), before_midnight + MINUTE)
+    decision = decided(["1"], MergeState(), before_midnight + MINUTE)
     assert decision.request is not None
     assert decision.request.partition_key == "2026-03-03"
 
 
 def test_the_wait_doubles_while_runs_land_nothing() -> None:
-    minutes, state = [], DeliveryState()
+    minutes, state = [], MergeState()
     for minute in range(40):
         decision = decided(["1"], state, NOW + minute * MINUTE)
         if decision.request is not None:
