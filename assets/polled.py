@@ -2,7 +2,7 @@
 
 A run of the job `poll` pulls the due windows; a merge follows. The assets have no partitions, so
 their plots show poll after poll. pipeline/polls.py decides which pulls
-are due; pipeline/automation/pulls.py decides whether a run starts.
+are due; pipeline/automation/sensors.py decides whether a run starts.
 """
 
 import hashlib

@@ -177,7 +177,7 @@ def double_wait(first: timedelta, times: int, *, longest: timedelta) -> timedelt
 
 
 class MergeState(SensorState, frozen=True, kw_only=True):
-    """What waited at the last request, the requests for it, its time, and all requests so far."""
+    """The work of the last request, the requests for it, its time, and all requests so far."""
 
     waiting: str = ""
     attempt: int = 0
