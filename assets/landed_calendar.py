@@ -14,7 +14,14 @@ from pydantic import Field
 
 from almanac.core.errors import WarehouseError
 from assets.landed import GROUP
-from assets.layout import CATALOG_POOL, Layout, step_failure, without_beta_warnings
+from assets.layout import (
+    CATALOG_POOL,
+    Layout,
+    check_price,
+    max_requests_field,
+    step_failure,
+    without_beta_warnings,
+)
 from assets.metadata import (
     LANDED_COLUMNS,
     SQL,
@@ -27,7 +34,7 @@ from catalog.contract.plans import next_month
 from resources.calendar_backfill import Backfill, choose_source
 from resources.errors import CatalogError, Defer
 from resources.scopes import find_day_start, month_key
-from resources.session import LazySession
+from resources.session import NOT_IN_PLAN, LazySession
 from warehouse.batch_problems import list_landed_problems
 from warehouse.files.documents import put_note, read_note
 from warehouse.home import Home
@@ -36,7 +43,6 @@ from warehouse.landing.batches import FORMAT
 NAME: Final = "landed_calendar"
 FIRST_MONTH: Final = "2017-01-01"
 MONTHS_AHEAD: Final = 24
-MAX_REQUESTS: Final = 2_000
 _BACKFILLED: Final = "backfilled_months.json"
 
 # Dagster counts by the machine's month. The offset adds this month and two years ahead, since by
@@ -47,13 +53,9 @@ EVENT_MONTHS: Final = dg.MonthlyPartitionsDefinition(FIRST_MONTH, end_offset=MON
 class CalendarConfig(dg.Config):
     """The options of a calendar backfill."""
 
-    max_requests: int = Field(
-        default=MAX_REQUESTS,
-        ge=1,
-        description="Fail if it would take more requests than this; the error states the number.",
-    )
+    max_requests: int = max_requests_field()
     source: str = Field(
-        default="list",
+        default="auto",
         pattern="^(auto|list|export)$",
         description="Page the list or stream the export; auto takes the one with fewer requests.",
     )
@@ -80,7 +82,7 @@ def landed_calendar(layout: Layout) -> dg.AssetsDefinition:
         layout.key(NAME),
         skippable=True,
         description="All events by the month in which they take place. Use it to pull them again, "
-        "or if the plan has no export. Fails with the number of requests if it exceeds "
+        "or if the plan has no export. Fails before it pulls if it takes more requests than "
         "`max_requests`.",
         code_version=str(FORMAT),
         metadata={"dagster/column_schema": column_schema(LANDED_COLUMNS["events"])},
@@ -121,7 +123,7 @@ def backfill_months(
 
     Raises:
         CatalogError, WarehouseError: the backfill failed; months recorded before it stay recorded.
-        dg.Failure: it would take more requests than `max_requests`.
+        dg.Failure: as `check_price`.
     """
     work = Backfill(session.service(), home.state_storage, *config.span(months))
     try:
@@ -133,15 +135,11 @@ def backfill_months(
     by = choose_source(prices, config.source)
     if by is None:
         raise dg.Failure("The plan has no export: set source to list.", allow_retries=False)
-    context.log.info("%s requests by the %s", prices[by], by)
-    if prices[by] > config.max_requests:
-        raise dg.Failure(
-            f"It takes {prices[by]:,} requests by the {by}, and max_requests allows "
-            f"{config.max_requests:,}. Nothing was landed. Raise max_requests in the run's config, "
-            "or choose fewer months.",
-            allow_retries=False,
-        )
+    context.log.info("By the %s", by)
+    check_price(context, work.service, prices[by], config.max_requests)
+    recorded = set[date]()
     for landed in work.run(by):
+        recorded |= {month.date() for month in landed}
         metadata = backfill_metadata(work)
         for month in landed:
             context.log_event(
@@ -156,6 +154,14 @@ def backfill_months(
     log_problems(context.log, list_landed_problems(batch.manifest for batch in work.landed))
     if work.deferred is not None:
         _log_deferral(context, work.deferred)
+        return
+    # Without these, Dagster would count all assets downstream as failed.
+    for day in set(months) - recorded:
+        nothing: Metadata = {"rows": 0, "outcome": f"{NOT_IN_PLAN} {work.service.plan.name}"}
+        partition = day.isoformat()
+        context.log_event(
+            dg.AssetMaterialization(context.asset_key, partition=partition, metadata=nothing)
+        )
 
 
 def read_backfilled(home: Home) -> list[str]:

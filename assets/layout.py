@@ -13,8 +13,10 @@ from functools import cached_property
 from typing import Any, Final
 
 import dagster as dg
+from pydantic import Field
 
 from resources.errors import RetryLater
+from resources.session import CatalogSession
 from warehouse.errors import DISK_ADVICE, is_of_the_disk
 
 EVERYTHING_ON: Final = "all"
@@ -152,6 +154,36 @@ def step_failure(error: Exception) -> dg.Failure:
     """Return the failure of a step. It is retried only if the error may end by waiting."""
     text = f"{error}. {DISK_ADVICE}" if is_of_the_disk(error) else str(error)
     return dg.Failure(text, allow_retries=isinstance(error, RetryLater))
+
+
+def max_requests_field() -> Any:
+    """Return the field of a run's config that limits its price."""
+    return Field(
+        default=0,
+        ge=0,
+        description="Fail before the first pull if the run would take more requests than this. 0 "
+        "allows the share of today in what is left of the month's quota.",
+    )
+
+
+def check_price(
+    context: dg.AssetExecutionContext, service: CatalogSession, price: int, max_requests: int
+) -> None:
+    """Log the price of a run.
+
+    Raises:
+        dg.Failure: it is more than the run may send.
+    """
+    allowed = max_requests or service.day_share
+    of = "max_requests" if max_requests else "the share of today in the quota"
+    text = f"It takes about {price:,} requests"
+    context.log.info(text if allowed is None else f"{text}; {of} allows {allowed:,}")
+    if allowed is not None and price > allowed:
+        raise dg.Failure(
+            f"{text}, and {of} allows {allowed:,}. Nothing was pulled. Set max_requests in the "
+            "run's config, or choose less.",
+            allow_retries=False,
+        )
 
 
 @contextmanager

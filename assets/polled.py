@@ -7,6 +7,7 @@ are due; pipeline/automation/sensors.py decides whether a run starts.
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -14,15 +15,16 @@ import dagster as dg
 from pydantic import Field
 
 from almanac.core.errors import WarehouseError
-from assets.layout import CATALOG_POOL, Layout, step_failure
+from assets.layout import CATALOG_POOL, Layout, check_price, max_requests_field, step_failure
 from assets.metadata import LANDED_COLUMNS, column_schema, log_problems, poll_metadata
 from resources.errors import CatalogError, Defer
 from resources.request_log import DeferredPulls, make_deferral_note
-from resources.scopes import PollWindow, near_window
+from resources.scopes import PollWindow, count_pages, near_window
 from resources.session import CatalogSession, FeedPull, LazySession, Poll, poll
 from warehouse.batch_problems import list_landed_problems
 from warehouse.home import Home
 from warehouse.landing.batches import FORMAT, Feed
+from warehouse.queries import Activity, read_activity
 
 GROUP: Final = "landing"
 NAME: Final = "polled_feeds"
@@ -50,6 +52,7 @@ class PollConfig(dg.Config):
         default="", description="Cancellations since this timestamp; empty means 90 days ago."
     )
     event_ids: list[str] = Field(default=[], description="Events to look up by id.")
+    max_requests: int = max_requests_field()
 
 
 def polled_assets(layout: Layout) -> dg.AssetsDefinition:
@@ -61,7 +64,6 @@ def polled_assets(layout: Layout) -> dg.AssetsDefinition:
             dg.AssetSpec(
                 layout.key(name),
                 description=description,
-                skippable=True,
                 code_version=str(FORMAT),
                 metadata={"dagster/column_schema": column_schema(LANDED_COLUMNS[feed])},
                 **layout.attributes(GROUP, {"json"}),
@@ -80,14 +82,20 @@ def polled_assets(layout: Layout) -> dg.AssetsDefinition:
         catalog = layout.resource(context, "catalog_for_polls")
         home = layout.resource(context, "home")
         for pulled in poll_feeds(context, config, feeds, catalog, home):
-            if not pulled.landed:
-                continue
+            feeds.discard(pulled.feed)
             batches = [landed.manifest.batch_id for landed in pulled.landed]
             key = layout.key(POLLED[pulled.feed])
             metadata = poll_metadata(pulled, day=catalog.today(), quota_left=catalog.quota_left)
             version = hashlib.sha256("/".join(sorted(batches)).encode()).hexdigest()[:16]
             yield dg.MaterializeResult(
                 asset_key=key, metadata=metadata, data_version=dg.DataVersion(version)
+            )
+        # Without a materialisation, Dagster would count all assets downstream as failed.
+        for feed in feeds:
+            is_idle = feed == "event" and not config.event_ids
+            outcome = "no event to look up" if is_idle else "deferred: see the log of the run"
+            yield dg.MaterializeResult(
+                asset_key=layout.key(POLLED[feed]), metadata={"rows": 0, "outcome": outcome}
             )
 
     return polled
@@ -103,12 +111,14 @@ def poll_feeds(
     """Pull some feeds and land the results; a deferral by the quota is recorded.
 
     Raises:
-        dg.Failure: a pull failed, for another reason than plan or quota.
+        dg.Failure: as `check_price`, or a pull failed for another reason than plan or quota.
     """
     deferrals = DeferredPulls(home.state_storage)
     try:
         service = catalog.service()
-        for pulled in poll(service, _poll_of(config, feeds, service), deferrals):
+        what = _poll_of(config, feeds, service)
+        check_price(context, service, _find_price(home, what, service), config.max_requests)
+        for pulled in poll(service, what, deferrals):
             log_problems(context.log, list_landed_problems(part.manifest for part in pulled.landed))
             yield pulled
     except Defer as error:
@@ -116,6 +126,14 @@ def poll_feeds(
         context.log.warning("Deferred before it started: %s", error)
     except (CatalogError, WarehouseError) as error:
         raise step_failure(error) from error
+
+
+def _find_price(home: Home, what: Poll, service: CatalogSession) -> int:
+    activity = Activity()
+    with suppress(WarehouseError):  # A poll needs no warehouse.
+        activity = read_activity(home.warehouse, service.now())
+    pages = sum(count_pages(activity.spans, window) for window in what.windows)
+    return pages + what.cancellations + len(what.event_ids)
 
 
 def _poll_of(config: PollConfig, feeds: Collection[Feed], service: CatalogSession) -> Poll:

@@ -79,7 +79,7 @@ class Backfill:
     def __init__(
         self, service: CatalogSession, state: Storage, first: date, last: date | None
     ) -> None:
-        self._service, self._state = service, state
+        self.service, self._state = service, state
         # The service reports its time in whole seconds.
         now = service.now().replace(microsecond=0)
         found = read_open_backfill(state, now)
@@ -125,9 +125,9 @@ class Backfill:
         # The last page of each list of a month is not full.
         pages = len(lists) * len(self.missing)
         for scope in lists:
-            pages += (self._service.client.events_total(scope) or 0) // EVENTS_LIMIT_MAX
+            pages += (self.service.client.events_total(scope) or 0) // EVENTS_LIMIT_MAX
         prices: dict[Source, int] = {"list": pages}
-        if self._service.plan.export:
+        if self.service.plan.export:
             prices["export"] = 2 * len(lists)
         return dict(sorted(prices.items(), key=lambda price: price[1]))
 
@@ -145,7 +145,7 @@ class Backfill:
             self._open = msgspec.structs.replace(self._open, by=by)
             put_note(self._state, _NOTE, self._open)
             # A pull that a killed process left open is landed, and not paid again.
-            self._service.resume_open()
+            self.service.resume_open()
             self.missing = self._find_missing()
             if done := [month for month in self._months if month not in self.missing]:
                 yield done
@@ -175,7 +175,7 @@ class Backfill:
 
     def _pull(self, months: dict[datetime, Scope]) -> bool:
         """Land months; return whether they are complete. Raises Defer also after some pages."""
-        scope, puller = _join(months), self._service.puller()
+        scope, puller = _join(months), self.service.puller()
         assert scope.lower is not None
         assert scope.upper is not None
         pull = puller.export if self._open.by == "export" else puller.events
@@ -192,7 +192,7 @@ class Backfill:
         """Return the months that no complete batch since the start has, quarantined or not."""
         if not self.resumed:
             return dict(self._months)
-        begun, landing = self._open, self._service.landing
+        begun, landing = self._open, self.service.landing
         days = landing.days(since=begun.started_at.date())
         batches, _ = landing.readable(name for day in days for name in landing.batch_ids(day=day))
         scopes = [

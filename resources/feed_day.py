@@ -29,9 +29,11 @@ NEVER_PULLED: Final[frozenset[Feed]] = frozenset({"deliveries"})
 """Feeds that the service pushes."""
 NONE_ARRIVED: Final = "none arrived"
 FROM_INBOX: Final = "landed from the inbox"
+SAME_SNAPSHOT: Final = "same snapshot"
+"""The outcome of an export that was landed before; nothing was downloaded."""
 NOT_OBSERVED: Final = "not observed"
 """The outcome of a past day on which nothing was pulled."""
-USUAL: Final = frozenset({"pulled", "reused from landing", NONE_ARRIVED, FROM_INBOX})
+USUAL: Final = frozenset({"pulled", SAME_SNAPSHOT, "reused from landing", NONE_ARRIVED, FROM_INBOX})
 """Outcomes that need no message."""
 _CHANCE: Final = 10
 """A decrease by so many rows is chance, even if it is more than half."""
@@ -56,7 +58,9 @@ class FeedDay:
 
     @property
     def bytes(self) -> int:
-        return sum(manifest.bytes for manifest in self.manifests)
+        """The bytes of the batches, 0 if this pull downloaded none."""
+        is_same = self.outcome == SAME_SNAPSHOT
+        return 0 if is_same else sum(manifest.bytes for manifest in self.manifests)
 
 
 def pull_or_reuse(feed: Feed, day: date, session: LazySession, landing: Landing) -> FeedDay:
@@ -86,6 +90,8 @@ def pull_or_reuse(feed: Feed, day: date, session: LazySession, landing: Landing)
 def read_feed_day(pulled: FeedPull, day: date) -> FeedDay:
     """Return the result of a pull as a `FeedDay`."""
     outcome = pulled.why_nothing or "pulled"
+    if pulled.landed and all(landed.is_same for landed in pulled.landed):
+        outcome = SAME_SNAPSHOT
     if pulled.landed and pulled.deferred is not None:
         outcome = f"pulled in part; the rest is deferred: {pulled.deferred}"
     return FeedDay(

@@ -32,6 +32,7 @@ RETRY_AFTER_CEILING_S: Final = 366 * 86_400.0
 """A longer wait is read as this, so that no arithmetic with times overflows."""
 _EPOCH: Final = range(10**9, 10**10)
 """Numbers that are read as seconds since 1970: the years 2001 to 2286."""
+_ETAG: Final = re.compile(r'(W/)?"[!#-~]{0,200}"', re.ASCII)
 _ISO_DATE: Final = re.compile(r"[0-9]{4}(-[0-9]{2}-[0-9]{2}|[0-9]{4}T)", re.ASCII)
 _SECONDS: Final = re.compile(r"[0-9]{1,300}(\.[0-9]{0,300})?([eE]\+?[0-9]{1,3})?", re.ASCII)
 _SINCE: Final = re.compile(r"\s*@([0-9]{1,11})\s*", re.ASCII)
@@ -40,6 +41,12 @@ _SINCE: Final = re.compile(r"\s*@([0-9]{1,11})\s*", re.ASCII)
 def keep_useful_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the headers to keep with a body, names in lower case."""
     return {name.lower(): value for name, value in headers.items() if name.lower() in USEFUL}
+
+
+def read_etag(headers: Mapping[str, str]) -> str | None:
+    """Return the ETag, None if it is absent or can't be sent back."""
+    found = _ETAG.fullmatch(headers.get("etag", ""))
+    return found and found[0]
 
 
 def read_http_date(text: str | None) -> datetime | None:

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import date, datetime
 from functools import partial
+from math import ceil
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Final
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from resources.ingest.context import LandedBatch
     from resources.ingest.puller import Puller
 
+_DAY_S: Final = 86_400
 _USUAL_NEAR_EVENTS: Final = 1_500
 _USUAL_CANCELLATIONS: Final = 400
 _USUAL_COINS: Final = 3_000
@@ -116,6 +118,14 @@ class CatalogSession:
         """The number of requests that this kind of work may still send this month; None if there is
         no quota, as in `quota_left`."""
         return None if self.limiter is None else self.limiter.left(reserve=True)
+
+    @property
+    def day_share(self) -> int | None:
+        """The requests of `available` that fall to today, if each day until the reset gets as many;
+        None if there is no quota."""
+        if self.limiter is None or (available := self.available) is None:
+            return None
+        return available // ceil((self.limiter.resets_in_s() or _DAY_S) / _DAY_S)
 
 
 @dataclass(eq=False, repr=False)

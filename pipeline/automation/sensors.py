@@ -47,6 +47,8 @@ ABANDONED_AFTER: Final = timedelta(days=7)
 shows it."""
 IN_PROGRESS_STATUSES: Final = tuple({*dg.DagsterRunStatus} - {*ENDED_STATUSES})
 _NEWEST_RUNS: Final = 8
+_PLANNED: Final = 1_000_000
+"""The `max_requests` of a run whose price was decided before."""
 _LEAST_WAIT: Final = timedelta(minutes=1)
 _LONGEST_MERGE_WAIT: Final = timedelta(hours=1)
 _BEFORE_MIDNIGHT: Final = timedelta(minutes=1)
@@ -348,6 +350,7 @@ def request_poll(layout: Layout, due: Poll, *, run_key: str) -> dg.RunRequest:
         windows=[window.texts() for window in due.windows],
         since="" if due.since is None else due.since.isoformat(),
         event_ids=list(due.event_ids),
+        max_requests=_PLANNED,
     )
     is_due = {"events": due.windows, "cancellations": due.cancellations, "event": due.event_ids}
     return dg.RunRequest(
@@ -407,7 +410,7 @@ def _request_backfill(layout: Layout, backfill: OpenBackfill, run_key: str) -> d
         min(max(month_key(day), months[0]), months[-1]) for day in (backfill.first, backfill.last)
     )
     dates = {"begin": backfill.first.isoformat(), "end": backfill.last.isoformat()}
-    config: dict[str, Any] = {**dates, "source": backfill.by, "max_requests": 1_000_000}
+    config: dict[str, Any] = {**dates, "source": backfill.by, "max_requests": _PLANNED}
     return dg.RunRequest(
         run_key=run_key,
         job_name=layout.name(CALENDAR),

@@ -12,7 +12,7 @@
 import codecs
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -38,7 +38,7 @@ from resources.http.response_body import (
     read_count,
     read_instant,
 )
-from resources.http.retry import Call, Caller, OriginKey, Timeouts, is_version_retired
+from resources.http.retry import OK, Call, Caller, OriginKey, Timeouts, is_version_retired
 from resources.limits.limiter import Limiter
 from resources.redaction import Redactor, conceal_in_logs
 from resources.request_log import Observer, ReportedUsage
@@ -56,6 +56,7 @@ _TEXT_CHARS: Final = 200
 _COUNTED_AT_ONCE: Final = 64 << 20
 """Bytes of an export up to which its records are counted in memory, in a fifth of the time."""
 CoinStatus = Literal["found", "untracked", "unknown", "not_covered"]
+NOT_MODIFIED: Final = 304
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,8 +236,12 @@ class CatalogClient:
             Call(of.path, params), lambda answer: read_page(answer, of, params).total
         )
 
-    def export(self, into: Path, scope: Scope, *, may_be_empty: bool = False) -> ExportPull:
+    def export(
+        self, into: Path, scope: Scope, *, may_be_empty: bool = False, etag: str | None = None
+    ) -> ExportPull:
         """Stream the bulk export into the file `into` (interface 4.8); each attempt writes it anew.
+
+        If it is still the one with `etag`, the status is 304 and nothing is received.
 
         An export that only looks truncated is reported: the merge knows how many rows to expect.
 
@@ -246,8 +251,13 @@ class CatalogClient:
             CatalogError: any other of the tree.
         """
         call = Call(self.export_path, make_query(scope), for_export=True)
+        if etag is not None:
+            unless_same = {"If-None-Match": etag}
+            call = replace(call, statuses=OK | {NOT_MODIFIED}, headers=unless_same)
 
         def read(head: ResponseHead, body: Body) -> ExportPull:
+            if head.status == NOT_MODIFIED:
+                return ExportPull(*head.fields())
             into.unlink(missing_ok=True)
             with into.open("wb") as file:
                 file.writelines(body.pieces(self._caller.bounds.export_bytes))

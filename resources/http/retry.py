@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -90,6 +90,7 @@ class Call:
     path: str
     params: Mapping[str, str]
     statuses: frozenset[int] = OK
+    headers: Mapping[str, str] = field(default_factory=dict)
     for_usage: bool = False
     for_export: bool = False
 
@@ -199,7 +200,7 @@ class Caller:
             "GET",
             call.path,
             params=dict(call.params) or None,
-            headers=dict(self.extra_headers),
+            headers={**self.extra_headers, **call.headers},
             timeout=httpx.Timeout(limits.read, connect=limits.connect, pool=limits.total),
         )
         response = self.http.send(request, stream=True)

@@ -80,6 +80,7 @@ class PullContext:
         why_incomplete: str | None = None,
         of: Intent | None = None,
         date_doubt: str = "",
+        etag: str | None = None,
     ) -> Pull:
         """Return the description of a batch, with the plan and source `of` an earlier pull.
 
@@ -98,6 +99,7 @@ class PullContext:
             why_incomplete=None if not why_incomplete else storable_text(why_incomplete),
             export_columns=(feed == "export" and self.client.export_columns) or UNSET,
             date_doubt=date_doubt or None,
+            etag=etag,
         )
 
     @contextmanager
@@ -125,7 +127,8 @@ class LandedBatch:
     """A landed pull, whole or in part (`manifest.complete`).
 
     `requests` counts the requests of this process, and the pages of an earlier one. `rows` includes
-    duplicates. `deferred` says when the service will respond again.
+    duplicates. `deferred` says when the service will respond again. `is_same` is whether the batch
+    was landed before, and the service has the same snapshot.
     """
 
     manifest: Manifest
@@ -133,6 +136,7 @@ class LandedBatch:
     rows: int
     deferred: Defer | None = None
     warnings: tuple[str, ...] = ()
+    is_same: bool = False
 
 
 _SNAPSHOT: Final = timedelta(minutes=EXPORT_SNAPSHOT_MINUTE)

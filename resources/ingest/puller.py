@@ -33,7 +33,7 @@ from resources.errors import (
     TruncatedBody,
     defer_failed_export,
 )
-from resources.http.client import ExportPull
+from resources.http.client import NOT_MODIFIED, ExportPull
 from resources.http.paginator import PAGED
 from resources.http.response_body import looks_like_html
 from resources.ingest.context import (
@@ -46,8 +46,8 @@ from resources.ingest.context import (
 from resources.ingest.paged_pull import PagedPull
 from resources.response import Answer, ResponseHead
 from resources.scopes import covers, halve_dates, make_scope, split_filters
-from resources.service_clock import read_http_date
-from warehouse.landing.batches import ENOUGH_ROWS_SHARE, Feed, Manifest, Scope
+from resources.service_clock import read_etag, read_http_date
+from warehouse.landing.batches import ENOUGH_ROWS_SHARE, Feed, Manifest, Scope, parse_feed
 from warehouse.landing.journal import RESUMED_WITHIN, OpenPull
 
 
@@ -258,12 +258,22 @@ class Puller(PullContext):
 
     def _land_export(self, part: _ExportRequest) -> LandedBatch:
         warnings: list[str] = []
+        last = self._find_export_of_today(part.scope)
         with self.landing.storage.staging() as file:
             try:
+                if part.rows is None and last is None:
+                    part.rows = self._count(part, warnings)
+                pull = self.client.export(
+                    file,
+                    part.scope,
+                    may_be_empty=0 in (part.rows, None if last is None else last.rows_claimed),
+                    etag=None if last is None else last.etag,
+                )
+                part.requests += pull.attempts
+                if last is not None and pull.status == NOT_MODIFIED:
+                    return LandedBatch(last, part.requests, last.rows_claimed or 0, is_same=True)
                 if part.rows is None:
                     part.rows = self._count(part, warnings)
-                pull = self.client.export(file, part.scope, may_be_empty=part.rows == 0)
-                part.requests += pull.attempts
             except (NotData, TruncatedBody) as error:
                 evidence, is_truncated = error.evidence, isinstance(error, TruncatedBody)
                 is_empty = not file.exists() or (is_truncated and not file.stat().st_size)
@@ -271,6 +281,17 @@ class Puller(PullContext):
                     raise
                 return self._land_refused(part, file, error, evidence, warnings)
             return self._land_file(part, file, pull, warnings)
+
+    def _find_export_of_today(self, scope: Scope) -> Manifest | None:
+        """Return the newest complete export of the scope that was landed today with an ETag."""
+        landing, wanted = self.landing, (self.plan.name, self.source)
+        ids = landing.batch_ids(day=self.now().date())
+        batches, _ = landing.readable(name for name in ids if parse_feed(name) == "export")
+        for batch in sorted(batches, key=Manifest.fold_key, reverse=True):
+            is_of_us = (batch.plan, batch.source) == wanted and batch.scope == scope
+            if is_of_us and batch.complete and batch.etag:
+                return batch
+        return None
 
     def _count(self, part: _ExportRequest, warnings: list[str]) -> int | None:
         """Request how many rows to expect; None if the service doesn't report it."""
@@ -312,6 +333,7 @@ class Puller(PullContext):
             rows_claimed=part.rows,
             why_incomplete=why,
             date_doubt=head.date_doubt,
+            etag=read_etag(head.headers),
         )
         return self.landing.land_file(pull, file)
 

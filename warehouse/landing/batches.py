@@ -78,6 +78,8 @@ class Pull(msgspec.Struct, frozen=True, kw_only=True):
     """Imported: the user states `observed_at`."""
     export_columns: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     """The field of each column of an export with another name, as the user states it."""
+    etag: str | None = None
+    """The service's name of the snapshot, with which an export is asked for again."""
     date_doubt: str | None = None
     """The reason if `observed_at` is not the service's own Date, else None."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from resources.calendar_backfill import Backfill, read_open_backfill
 from resources.session import LazySession
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes_in_days import (
+    failure_of,
     metadata_of,
     opened_session,
     run_assets,
@@ -71,7 +73,7 @@ def run_months(
                 instance,
                 "landed_calendar",
                 span=span,
-                config=config,
+                config={"source": "list", **config},
                 catalog_for_backfills=session,
             )
         yield Ran(result, len(service.sandbox.requests))
@@ -117,6 +119,35 @@ def test_a_used_up_quota_ends_the_run_and_records_when_it_resumes(
     with run_months(settings, instance, faults="quota~events") as ran:
         assert ran.result.success, "also if the quota is used up before it begins"
         assert set(ran.recorded) < set(MONTHS)
+
+
+def test_a_run_that_costs_more_than_the_share_of_the_day_pulls_nothing(
+    tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    settings = settings_of(tmp_path, coins=(), monthly_quota=60)
+    with run_months(settings, instance) as ran:
+        text = "It takes about 14 requests, and the share of today in the quota allows 1. Nothing"
+        assert failure_of(ran.result).startswith(text)
+        assert ran.recorded == []
+        assert Home(tmp_path).landing.batch_ids() == []
+    with run_months(settings, instance, source="auto", max_requests=2) as ran:
+        logged = "\n".join(str(entry) for entry in instance.all_logs(ran.result.run_id))
+        assert "It takes about 2 requests; max_requests allows 2" in logged
+        assert sorted(ran.recorded) == MONTHS
+
+
+def test_months_that_the_plan_does_not_show_are_recorded_without_rows(
+    tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    settings = settings_of(tmp_path, coins=(), plan="pro")
+    with run_months(settings, instance) as ran:
+        outcomes = {
+            event.partition: event.materialization.metadata.get("outcome")
+            for event in ran.result.get_asset_materialization_events()
+        }
+    assert sorted(map(str, outcomes)) == MONTHS
+    empty = {day for day, found in outcomes.items() if found is not None}
+    assert empty == {"2018-12-01"}
 
 
 def test_events_that_end_a_year_together_are_not_missing_after_a_backfill(tmp_path: Path) -> None:
@@ -179,6 +210,34 @@ def test_programs_get_each_problem_as_an_object(almanac: Almanac, tmp_path: Path
     (problem,) = merged["problems"]
     assert (problem["kind"], problem["feed"]) == ("partial", "coins")
     assert problem["why"]
+
+
+def test_an_export_of_today_is_not_downloaded_again_while_it_is_the_same(
+    tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    settings, day = settings_of(tmp_path / "home"), NOW.date()
+    with opened_session(settings, now=NOW) as (session, service):
+        materialise = partial(
+            run_assets,
+            settings,
+            instance,
+            *("landed_export", "event_changes"),
+            partition=day,
+            catalog=session,
+            clock=service.clock,
+        )
+        first, sent = materialise(), service.log.count
+        again = materialise()
+        assert service.log.count == sent + 1
+        before, after = (metadata_of(run, "landed_export", day) for run in (first, again))
+        assert (before["outcome"], after["outcome"]) == ("pulled", "same snapshot")
+        assert after["rows"] == before["rows"] > 100
+        assert (after["requests"], after["bytes"]) == (1, 0)
+        rows = [metadata_of(run, "event_changes", day)["rows"] for run in (first, again)]
+        assert rows[0] == rows[1] == before["rows"]
+        assert len(service.landing.batch_ids()) == 1
+        service.sandbox.set_clock(NOW + timedelta(days=1))
+        assert service.puller().export(None, None)[0].is_same is False
 
 
 def test_a_materialisation_shows_a_partial_batch_in_its_log_and_metadata(tmp_path: Path) -> None:

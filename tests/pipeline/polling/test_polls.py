@@ -123,7 +123,7 @@ def polled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Polled]:
     settings = settings_of(tmp_path_factory.mktemp("home"), coins=(), plan="pro")
     with dg.DagsterInstance.ephemeral() as instance:
         fresh = Polled(settings_of(tmp_path_factory.mktemp("fresh")), instance)
-        assert "almanac run" in reason_of(fresh.tick(NOW)), "nothing was pulled"
+        assert "job daily" in reason_of(fresh.tick(NOW)), "nothing was pulled"
         found = Polled(settings, instance)
         with open_service(settings, now=NOW) as service:
             for feed in ("events", "cancellations", "coins", "categories"):
@@ -208,6 +208,15 @@ def test_a_poll_looks_up_each_missing_event_by_id(polled: Polled) -> None:
         assert service.log.count - before == 2
     assert polled.inputs(LATER + timedelta(hours=1)).last_pulls[MISSING] >= LATER
     assert DeferredPulls(Storage(polled.home.state)).all() == [], "its time to wait is over"
+
+
+def test_every_polled_asset_is_materialised_also_if_it_had_nothing_to_do(polled: Polled) -> None:
+    with polled.opened(LATER + timedelta(hours=2)) as service:
+        found = materialised(polled.run(service, PollConfig()))
+    assert found.keys() == set(POLLED.values())
+    nothing = found["polled_look_ups"].metadata
+    assert (nothing["rows"].value, nothing["outcome"].value) == (0, "no event to look up")
+    assert found["polled_events"].metadata["outcome"].value == "pulled"
 
 
 def test_a_poll_deferred_by_the_quota_is_recorded_and_succeeds(polled: Polled) -> None:
