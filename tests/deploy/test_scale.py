@@ -21,7 +21,6 @@ STORAGE = {
     "password": {"env": "DAGSTER_PG_PASSWORD"},
     "db_name": {"env": "DAGSTER_PG_DB"},
     "port": 5432,
-    "scheme": "postgresql+psycopg2",
 }
 needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
 
