@@ -250,7 +250,7 @@ def test_a_missed_day_alone_is_recorded_in_a_home_without_a_publication(
     result = run_assets(
         small.settings, instance, *names, partition=day, clock=lambda: later, layout=layout
     )
-    assert result.success
+    assert result.success, failure_of(result)
     assert metadata_of(result, "landed_coins", day)["outcome"] == "not observed"
 
 
