@@ -28,6 +28,7 @@ from pipeline.instance import open_instance
 from pipeline.service_session import open_service
 from pipeline.settings import Settings
 from tests.pipeline.homes_in_days import (
+    failure_of,
     metadata_of,
     opened_session,
     run_assets,
