@@ -1,16 +1,17 @@
 """The page of changes: what became known in a period, as one timeline."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from itertools import groupby
 from math import ceil
 from typing import Any, Final
 
+from markupsafe import Markup
 from starlette.responses import Response
 
 from almanac.core.errors import InvalidArgument
 from almanac.core.statements import Statements
-from almanac.core.text import cut_line, format_number
+from almanac.core.text import cut_line, format_cell, format_number
 from almanac.core.timestamps import subtract_time
 from almanac.digest import FLOOD, IN_ORDER, TITLES, list_other_fields, place_values, show_days
 from almanac.events import read_choices, read_known_at
@@ -24,7 +25,7 @@ from application.web.filters import (
     read_page,
     split_list,
 )
-from application.web.pages import FILE_ROWS, SiteRequest, render, table_file
+from application.web.pages import FILE_ROWS, SiteRequest, format_moment, render, table_file
 from catalog.server.cursors import write_cursor
 
 _SQL = Statements("application.web")
@@ -34,6 +35,22 @@ _IN_A_REPORT: Final = 300
 _LAST: Final = {"pull": "pull", "1d": "24 hours", "7d": "7 days", "30d": "30 days"}
 _LAST_DEFAULT: Final = "7d"
 _DATED: Final = ("rescheduled", "made_exact", "made_estimated")
+_OTHER: Final = ("revised", "revealed")
+"""The kinds of change of fields other than date, score and status."""
+_CONTEXT: Final = 2
+HIDDEN: Final = "not shown by the plan"
+NONE: Final = "none"
+_LABELS: Final = {
+    "impact_band": "Impact band",
+    "impact_summary": "Reason of the impact",
+    "source_url": "Source",
+    "snapshot_url": "Snapshot",
+    "last_verified_at": "Last checked by the service",
+    "created_at": "Created at the service",
+    "updated_at": "Updated at the service",
+    "cancelled_at": "Cancelled at the service",
+    "extra": "Other fields",
+}
 _MOVES: Final = {
     "slipped": "later",
     "pulled_in": "earlier",
@@ -51,14 +68,17 @@ def show_changes(request: SiteRequest, places: tuple[int, int] | None = None) ->
     """
     last, since, until = _read_period(request)
     kinds = read_choices(split_list(request.text("kinds")), "kinds", IN_ORDER)
-    form, page, filters = request.text("format"), read_page(request), read_filters(request)
+    form, page = request.text("format"), read_page(request)
+    filters = read_filters(request, keeps_rest=True)
     prepare_changes(request)
     rows_of = request.reader.rows
     values = {**filters.values, "since": since, "until": until, **place_values(places)}
-    found = {row["kind"]: row["changes"] for row in rows_of(_SQL["count_changes"], values)}
+    values |= {"kinds": kinds or IN_ORDER, "dated": () if form else _DATED}
+    counted = rows_of(_SQL["count_changes"], values)
+    found = {row["kind"]: row["changes"] for row in counted}
     is_flood = kinds is None and found.get("revealed", 0) > FLOOD
     listed = kinds or [kind for kind in IN_ORDER if not (is_flood and kind == "revealed")]
-    total = sum(found.get(kind, 0) for kind in listed)
+    total = sum(row["rows"] for row in counted if row["kind"] in listed)
     most = _IN_A_REPORT if request.is_report else ON_A_PAGE
     pages = ceil(total / most)
     if page > max(pages, 1):
@@ -67,12 +87,11 @@ def show_changes(request: SiteRequest, places: tuple[int, int] | None = None) ->
     values |= {"kinds": listed, "skip": skip, "limit": limit}
     rows = rows_of(_SQL["list_changes"], values)
     if form:
-        inner = ("change_kinds", "changed_fields", "impact_step")
+        inner = ("change_kinds", "changed_fields", "impact_step", "old_time", "new_time")
         rows = [{name: row[name] for name in row if name not in inner} for row in rows]
         return table_file(request, form, "changes", rows, {"cursor": _write_cursor(request, until)})
     label_coins(request, rows)
-    for row in rows:
-        row["fields"] = list_other_fields([row])
+    _tell_values(request, rows)
     named = [TITLES[kind].lower() for kind in kinds or ()]
     span = f"{since:%d %b %Y} to {until:%d %b %Y}"
     named.append(f"last {_LAST[last]}" if last else span)
@@ -96,6 +115,70 @@ def show_changes(request: SiteRequest, places: tuple[int, int] | None = None) ->
         pages=pages,
         bar=make_bar(request, filters),
     )
+
+
+def _tell_values(request: SiteRequest, rows: Sequence[dict[str, Any]]) -> None:
+    """Give each row its `kinds`, both times of day if only these differ, and in `texts` what was
+    and what is of other fields."""
+    told = {row["event_id"] for row in rows if row["kind"] in _OTHER and row["new_value"]}
+    values = {"ids": sorted(told)}
+    versions = request.reader.rows(_SQL["list_contents"], values) if told else []
+    known = {(version["event_id"], version["version"]): version for version in versions}
+    for row in rows:
+        dated = [kind for kind in _DATED if kind in row["change_kinds"]]
+        row["kinds"] = dated if row["kind"] in _DATED else [row["kind"]]
+        if row["old_time"] and row["new_time"] and row["old_value"] == row["new_value"]:
+            row["old_value"] += f" {row['old_time']:%H:%M}"
+            row["new_value"] += f" {row['new_time']:%H:%M}"
+        now = known.get((row["event_id"], row["version"]))
+        old = known.get((row["event_id"], row["version"] - 1))
+        if row["kind"] in _OTHER and now and old:
+            row["texts"] = [tell_change(old, now, name) for name in list_other_fields([row])]
+
+
+def tell_change(
+    old: Mapping[str, Any], new: Mapping[str, Any], name: str, most: int = 160
+) -> Markup:
+    """Return the label of a field, what was and what is; of a text only the part that differs."""
+    was, now = tell_value(old, name), tell_value(new, name)
+    if name in ("title", "description", "impact_summary"):
+        was, now = cut_alike(was, now)
+    return Markup("{} <del><bdi>{}</bdi></del> → <ins><bdi>{}</bdi></ins>").format(
+        label_field(name), cut_line(was, most), cut_line(now, most)
+    )
+
+
+def label_field(name: str) -> str:
+    return cut_line(_LABELS.get(name, name.replace("_", " ").capitalize()), 60)
+
+
+def tell_value(version: Mapping[str, Any], name: str) -> str:
+    """Return a field of a version as a text."""
+    if name in (version["unknown_fields"] or ()):
+        return HIDDEN
+    value = version.get(name)
+    if value is None or value == [] or value == "":
+        return NONE
+    return tell_moment(value) if isinstance(value, datetime) else cut_line(format_cell(value), 2000)
+
+
+def tell_moment(moment: datetime) -> str:
+    """Return a timestamp without HTML, and a midnight as a day."""
+    is_day = moment.astimezone(UTC).time() == time()
+    return f"{moment:%d %b %Y}" if is_day else format_moment(moment).striptags() + " UTC"
+
+
+def cut_alike(old: str, new: str) -> tuple[str, str]:
+    """Return two texts without the words that both begin and end with, but two on each side."""
+    texts = old.split(" "), new.split(" ")
+    least = min(map(len, texts))
+    same = next((n for n in range(least) if texts[0][n] != texts[1][n]), least)
+    left = least - same
+    ends = next((n for n in range(left) if texts[0][-1 - n] != texts[1][-1 - n]), left)
+    first, last = max(same - _CONTEXT, 0), max(ends - _CONTEXT, 0)
+    found = [" ".join(words[first : len(words) - last]) for words in texts]
+    was, now = (f"{'… ' * (first > 0)}{text}{' …' * (last > 0)}" for text in found)
+    return was, now
 
 
 def prepare_changes(request: SiteRequest) -> None:

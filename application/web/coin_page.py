@@ -10,7 +10,7 @@ from almanac.coins import find_coins
 from almanac.core.errors import InvalidArgument
 from almanac.core.statements import Statements
 from almanac.core.text import cut_line
-from application.web.filters import read_choice, read_events, read_filters, read_page
+from application.web.filters import Filters, read_choice, read_events, read_filters, read_page
 from application.web.pages import (
     FILE_ROWS,
     PageProblem,
@@ -19,7 +19,7 @@ from application.web.pages import (
     render,
     table_file,
 )
-from application.web.upcoming_page import link_stars, prepare_events
+from application.web.upcoming_page import draw_strip, link_stars, prepare_events
 
 _SQL = Statements("application.web")
 COINS_PARAMETERS: Final = ("coins", "q", "sort", "page", "format")
@@ -75,6 +75,8 @@ def show_coin(request: SiteRequest) -> str:
     (coin,) = facts
     values |= {"at": request.moment, "limit": _EVENTS_SHOWN, "past_limit": _PAST_SHOWN}
     events = prepare_events(request, read_events(request, _SQL["coin_events"], values))
+    for event in events:
+        event["coin_labels"] = [each for each in event["coin_labels"] if each[0] != coin["coin"]]
     counts = events[0] if events else {"events": 0, "upcoming": 0}
     starred = dict.fromkeys([*(read_filters(request).coins or ()), coin["coin"]])
     return render(
@@ -85,6 +87,7 @@ def show_coin(request: SiteRequest) -> str:
         filter=f"slug:{coin['coin']}",
         watched=[f"slug:{slug}" for slug in starred],
         events=events,
+        strip=draw_strip(request, Filters(coins=[coin["coin"]])),
         upcoming_total=counts["upcoming"],
         past_total=counts["events"] - counts["upcoming"],
     )

@@ -5,32 +5,28 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from almanac.core.statements import Statements
-from almanac.core.text import cut_line, format_cell, make_web_address
+from almanac.core.text import cut_line, make_web_address
 from almanac.digest import TITLES, show_days
-from application.web.changes_page import describe_move, prepare_changes
+from application.web.changes_page import (
+    HIDDEN,
+    NONE,
+    cut_alike,
+    describe_move,
+    label_field,
+    prepare_changes,
+    tell_moment,
+    tell_value,
+)
+from application.web.drawing import draw_path
 from application.web.filters import list_coins, read_events
-from application.web.pages import PageProblem, SiteRequest, format_moment, render
-from application.web.upcoming_page import midnight
+from application.web.pages import PageProblem, SiteRequest, render, span_text
 
 _SQL = Statements("application.web")
 _NEIGHBOUR_COINS_MAX: Final = 10
 _TEXT_MAX: Final = 20_000
-HIDDEN: Final = "not shown by the plan"
-NONE: Final = "none"
 _DATE_FIELDS: Final = frozenset(
     ("date", "date_end", "displayed_date", "date_type", "is_estimated", "date_precision")
 )
-_LABELS: Final = {
-    "impact_band": "Impact band",
-    "impact_summary": "Reason of the impact",
-    "source_url": "Source",
-    "snapshot_url": "Snapshot",
-    "last_verified_at": "Last checked by the service",
-    "created_at": "Created at the service",
-    "updated_at": "Updated at the service",
-    "cancelled_at": "Cancelled at the service",
-    "extra": "Other fields",
-}
 _PERIODS: Final = {
     "month": "The date is not fixed: some time in this month.",
     "quarter": "The date is not fixed: some time in this quarter.",
@@ -73,6 +69,9 @@ def show_event(request: SiteRequest) -> str:
         title=event["title"] or "Event without a title",
         event=event,
         hidden=frozenset(event["unknown_fields"] or ()),
+        path=None
+        if "date" in (event["unknown_fields"] or ())
+        else draw_path(versions, request.moment, absences),
         state=_describe_state(event, absences, request.moment),
         period=_PERIODS.get(event["date_precision"]),
         record=_describe_record([m for m in moves.values() if m["move"] != "end_only"]),
@@ -92,13 +91,13 @@ def _describe_state(
     """Return the state of an event as one word and as a sentence."""
     if event["status"] == "cancelled":
         since = event["cancelled_at"] or event["known_from"]
-        return "cancelled", f"The service cancelled it: {_moment_text(since)}."
+        return "cancelled", f"The service cancelled it: {tell_moment(since)}."
     if event["status"] == "withdrawn":
-        known = _moment_text(event["known_from"])
+        known = tell_moment(event["known_from"])
         return "withdrawn", f"The service no longer has it. This became known at {known}."
     missing = absences[-1]["missing_since"] if absences else None
     if missing is not None:
-        return "missing", f"Complete pulls have not shown it since {_moment_text(missing)}."
+        return "missing", f"Complete pulls have not shown it since {tell_moment(missing)}."
     if event["latest"] is not None and event["latest"] <= moment:
         return "over", "Its date is over."
     return "scheduled", ""
@@ -173,32 +172,24 @@ def _find_changes(
         found.append(FieldChange("Date", _date_text(before), _date_text(version), note))
     for name in changed:
         if name not in _DATE_FIELDS:
-            label = _LABELS.get(name, name.replace("_", " ").capitalize())
-            found.append(FieldChange(label, _value_text(before, name), _value_text(version, name)))
+            found.append(FieldChange(label_field(name), *_tell_texts(before, version, name)))
     return found
+
+
+def _tell_texts(
+    before: Mapping[str, Any], version: Mapping[str, Any], name: str
+) -> tuple[str, str]:
+    old, new = cut_alike(tell_value(before, name), tell_value(version, name))
+    return cut_line(old, 400), cut_line(new, 400)
 
 
 def _date_text(version: Mapping[str, Any]) -> str:
     """Return a date as displayed; with the time in UTC if it has one."""
     if "date" in (version["unknown_fields"] or ()):
         return HIDDEN
-    shown = version["displayed_date_full"]
+    shown = span_text(version["displayed_date_full"] or "")
     if not shown:
         return NONE
     if version["date_precision"] == "instant" and version["date"] is not None:
         return f"{cut_line(shown, 100)} {version['date']:%H:%M} UTC"
     return cut_line(shown, 100)
-
-
-def _value_text(version: Mapping[str, Any], name: str) -> str:
-    if name in (version["unknown_fields"] or ()):
-        return HIDDEN
-    value = version.get(name)
-    if value is None or value == [] or value == "":
-        return NONE
-    return _moment_text(value) if isinstance(value, datetime) else cut_line(format_cell(value), 400)
-
-
-def _moment_text(moment: datetime) -> str:
-    is_day = moment == midnight(moment)
-    return f"{moment:%d %b %Y}" if is_day else format_moment(moment).striptags() + " UTC"

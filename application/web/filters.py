@@ -41,6 +41,8 @@ class Filters:
     categories: list[str] | None = None
     min_impact: float | None = None
     words: str | None = None
+    problems: tuple[PageProblem, ...] = ()
+    """The coins that were not understood, each with its choices."""
 
     @property
     def values(self) -> dict[str, Any]:
@@ -54,16 +56,19 @@ class Filters:
         }
 
 
-def read_filters(request: SiteRequest) -> Filters:
-    """Return the filters of a request.
+def read_filters(request: SiteRequest, *, keeps_rest: bool = False) -> Filters:
+    """Return the filters of a request. With `keeps_rest`, a page without the coins that were not
+    understood is possible, if there are others.
 
     Raises:
         PageProblem: a coin or a category is unknown, or a coin is ambiguous; it has choices.
         InvalidArgument: `min_impact` can't be read.
     """
     words = request.text("q")
+    coins, problems = _read_coins(request, keeps_rest=keeps_rest and not request.text("format"))
     return Filters(
-        coins=_read_coins(request),
+        coins=coins,
+        problems=problems,
         categories=_read_categories(request),
         min_impact=read_min_impact(request.text("min_impact")),
         words=None if words is None else words.lower(),
@@ -167,6 +172,7 @@ def make_bar(request: SiteRequest, filters: Filters) -> dict[str, Any]:
     if least is not None:
         impacts.setdefault(f"{least:g}", f"From {least:g}")
     return {
+        "problems": filters.problems,
         "chips": chips,
         "chosen": ",".join(chosen),
         "adding": [
@@ -197,10 +203,12 @@ def read_page(request: SiteRequest) -> int:
     return int(given)
 
 
-def _read_coins(request: SiteRequest) -> list[str] | None:
+def _read_coins(
+    request: SiteRequest, *, keeps_rest: bool
+) -> tuple[list[str] | None, tuple[PageProblem, ...]]:
     names = split_list(request.text("coins"))
     if not names:
-        return None
+        return None, ()
     rule: Any = read_choice(request, "ambiguous", {"raise": "", "largest": ""}, "raise")
 
     def link(coin: Coin, name: str) -> str:
@@ -208,9 +216,25 @@ def _read_coins(request: SiteRequest) -> list[str] | None:
         rest = [other for other in names if other.lower() != name.lower()]
         return request.again(coins=",".join([*rest, f"slug:{coin.slug}"]))
 
-    with coin_problems(link, request.again(ambiguous="largest")):
-        slugs = resolve_slugs(request.reader, names, request.moment, rule) or ()
-    return list(dict.fromkeys(slugs))
+    def resolve(some: list[str]) -> list[str]:
+        with coin_problems(link, request.again(ambiguous="largest")):
+            return resolve_slugs(request.reader, some, request.moment, rule) or []
+
+    try:
+        return list(dict.fromkeys(resolve(names))), ()
+    except PageProblem:
+        if not keeps_rest:
+            raise
+        slugs: list[str] = []
+        problems = []
+        for name in dict.fromkeys(names):
+            try:
+                slugs += resolve([name])
+            except PageProblem as problem:
+                problems.append(problem)
+        if not slugs:
+            raise
+        return list(dict.fromkeys(slugs)), tuple(problems)
 
 
 def _read_categories(request: SiteRequest) -> list[str] | None:

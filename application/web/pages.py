@@ -431,6 +431,7 @@ def _templates() -> Environment:
         "picked": _picked_text,
         "web_address": make_web_address,
         "marked": lambda name: f"{name}?v={read_static(name)[1]}",
+        "span": span_text,
         "quoted": lambda text: quote(text, safe=""),
         "number": "{:,}".format,
     }
@@ -445,6 +446,11 @@ def _without_controls(value: object) -> object:
 def instant_text(instant: datetime | None) -> str:
     """Return a timestamp in UTC, to the microsecond if it has them; empty for none."""
     return "" if instant is None else utc_text(instant)
+
+
+def span_text(shown: str) -> str:
+    """Return a displayed date for people: a range has a dash, since an arrow marks a change."""
+    return shown.replace(" → ", " – ")
 
 
 def _picked_text(instant: datetime | None) -> str:

@@ -4,18 +4,21 @@ An estimated event is never under a day: it is listed apart, under its month, qu
 deadline.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
+from itertools import groupby
 from math import ceil
 from typing import Any, Final
 from urllib.parse import quote
 
+from markupsafe import Markup
 from starlette.responses import Response
 
 from almanac.core.errors import InvalidArgument
 from almanac.core.statements import Statements
 from almanac.core.text import cut_line
 from almanac.events import BANDS
+from application.web.drawing import WEEKS, draw_heat, draw_path
 from application.web.filters import (
     FILTERS,
     NEWS,
@@ -28,7 +31,7 @@ from application.web.filters import (
     read_filters,
     read_page,
 )
-from application.web.pages import FILE_ROWS, SiteRequest, render, table_file
+from application.web.pages import FILE_ROWS, SiteRequest, render, span_text, table_file
 
 _SQL = Statements("application.web")
 PARAMETERS: Final = (
@@ -70,7 +73,10 @@ _FILE_COLUMNS: Final = (
 
 def show_upcoming(request: SiteRequest) -> str | Response:
     """Return the list or the calendar of the events that were known at the time."""
-    view, filters = read_choice(request, "view", _VIEWS, "list"), read_filters(request)
+    view, filters = (
+        read_choice(request, "view", _VIEWS, "list"),
+        read_filters(request, keeps_rest=True),
+    )
     return _show_list(request, filters) if view == "list" else _show_grid(request, filters, view)
 
 
@@ -124,7 +130,7 @@ def _show_list(request: SiteRequest, filters: Filters) -> str | Response:
         view_links={"list": request.again()}
         | {other: request.again(view=other, **first) for other in ("month", "week")},
         previous=_link_days(request, starts - length, starts),
-        following=_link_days(request, starts + length, starts + 2 * length),
+        following=_link_days(request, ends, ends + length) if ends < _FAR else None,
         earlier=over,
         events=exact_events[len(over) :],
         apart=apart,
@@ -194,6 +200,7 @@ def _render(request: SiteRequest, filters: Filters, period: str, **values: Any) 
         when=_when(request),
         whens=_WHEN,
         views=_VIEWS,
+        strip=draw_strip(request, filters),
         estimates=_ESTIMATED,
         bar=make_bar(request, filters),
         bands=BANDS,
@@ -239,12 +246,49 @@ def prepare_events(request: SiteRequest, rows: Iterable[dict[str, Any]]) -> list
     without the current year, its `start` and `end`, and `news`."""
     events = list(rows)
     label_coins(request, events)
+    paths = _draw_paths(request, events)
     for event in events:
+        event["path"] = paths.get(event["event_id"])
         event["shown"] = _shorten(request, event["displayed_date_full"])
-        event["start"], _, event["end"] = event["shown"].partition(" → ")
+        event["start"], _, event["end"] = event["shown"].partition(" – ")
         event["heading"] = None
         event["news"] = _tell_news(request, event)
     return events
+
+
+def _draw_paths(
+    request: SiteRequest, events: Sequence[Mapping[str, Any]]
+) -> dict[str, Markup | None]:
+    """Return a small path of the date of each event whose date moved."""
+    values = {"ids": sorted({event["event_id"] for event in events}), "at": request.moment}
+    rows = request.reader.rows(_SQL["list_dates"], values) if events else []
+    lost = {
+        event["event_id"]: [{"changed_at": event["left_at"], "missing_since": event["left_at"]}]
+        for event in events
+        if event["gone"] == "missing"
+    }
+    found = {}
+    for event_id, group in groupby(rows, key=lambda row: row["event_id"]):
+        versions = list(group)
+        if len({(row["earliest"], row["latest"]) for row in versions}) > 1:
+            absences = lost.get(event_id, ())
+            found[event_id] = draw_path(versions, request.moment, absences, is_small=True)
+    return found
+
+
+def draw_strip(request: SiteRequest, filters: Filters) -> Markup | None:
+    """Return the heat strip of the next weeks, from Monday on."""
+    today = midnight(request.moment)
+    starts = today - timedelta(days=today.weekday())
+    values = {**filters.values, "starts": starts, "ends": starts + timedelta(days=7 * WEEKS)}
+    rows = read_events(request, _SQL["count_heat"], values)
+    kept = {name: request.text(name) for name in FILTERS}
+
+    def link(day: date) -> str:
+        named = {**kept, "coins": ",".join(f"slug:{coin}" for coin in filters.coins or ())}
+        return request.link("/", **named, **{"from": day, "to": day})
+
+    return draw_heat(rows, starts, today.date(), None if request.is_report else link)
 
 
 def _tell_news(request: SiteRequest, event: dict[str, Any]) -> tuple[str, str, str] | None:
@@ -262,12 +306,12 @@ def _tell_news(request: SiteRequest, event: dict[str, Any]) -> tuple[str, str, s
 
 
 def _begin(request: SiteRequest, shown: str | None) -> str:
-    return _shorten(request, shown).partition(" → ")[0]
+    return _shorten(request, shown).partition(" – ")[0]
 
 
 def _shorten(request: SiteRequest, shown: str | None) -> str:
     """Return a displayed date without the current year behind a day."""
-    found = shown or "no date"
+    found = span_text(shown or "no date")
     is_day = found[:2].isdigit() or found.startswith("By ")
     return found.replace(f" {request.moment.year}", "") if is_day else found
 

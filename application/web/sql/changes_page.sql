@@ -10,19 +10,27 @@
 SELECT
     c.*, v.published_seq, v.categories, v.displayed_date_full, v.source_url, v.change_kinds,
     v.changed_fields, {shared_impact_step} AS impact_step,
-    m.kind AS move, m.shift_days, m.least_shift_days, m.most_shift_days
+    m.kind AS move, m.shift_days, m.least_shift_days, m.most_shift_days,
+    CASE WHEN m.old_date_precision = 'instant' THEN m.old_date_exact END AS old_time,
+    CASE WHEN m.new_date_precision = 'instant' THEN m.new_date_exact END AS new_time
 FROM changes AS c
 JOIN event_versions AS v USING (event_id, version)
 LEFT JOIN reschedules AS m USING (event_id, version)
 ORDER BY c.known_from
 
 -- name: count_changes
--- Grain: one row per kind of change in the period.
+-- Grain: one row per kind of change in the period: its changes, and the rows of list_changes.
 -- Parameters: $since (exclusive) and $until, instants, or $after and $through, places of the feed, else
 -- NULL; $coins and $categories (names in small letters), lists or NULL; $words, a part of the title in
--- small letters, or NULL; $min_impact, a score or NULL; $bands, the bands that lie above it.
+-- small letters, or NULL; $min_impact, a score or NULL; $bands, the bands that lie above it; $kinds and
+-- $dated, as list_changes.
 -- Run twice: the same rows.
-SELECT kind, count(*) AS changes
+SELECT kind, count(*) AS changes, count(*) FILTER (
+    list_position($dated::VARCHAR[], kind) IS NULL
+    OR kind = list_filter(
+        $dated::VARCHAR[], lambda k: list_contains(change_kinds, k) AND list_contains($kinds::VARCHAR[], k)
+    )[1]
+) AS rows
 FROM page_changes
 WHERE {shared_in_period}
     AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
@@ -41,9 +49,9 @@ SELECT
     ) AS place
 
 -- name: list_changes
--- Grain: one row per change in the period, newest first; of one time the highest impact first, and of
+-- Grain: one row per change in the period, but one for all of $dated of a version, newest first; of one time the highest impact first, and of
 -- a version in the order of $kinds. $limit changes after the first $skip.
--- Parameters: as count_changes; $kinds, a list; $skip, $limit. Run twice: the same rows.
+-- Parameters: as count_changes; $kinds, the kinds, and $dated, those that are one row; $skip, $limit. Run twice: the same rows.
 SELECT * EXCLUDE (published_seq)
 FROM page_changes
 WHERE {shared_in_period}
@@ -52,7 +60,17 @@ WHERE {shared_in_period}
     AND {shared_has_category}
     AND {shared_has_impact}
     AND kind IN (SELECT unnest($kinds::VARCHAR[]))
+    AND (
+        list_position($dated::VARCHAR[], kind) IS NULL
+        OR kind = list_filter(
+            $dated::VARCHAR[], lambda k: list_contains(change_kinds, k) AND list_contains($kinds::VARCHAR[], k)
+        )[1]
+    )
 ORDER BY
     known_from DESC, impact DESC NULLS LAST, event_id, version DESC,
     list_position($kinds::VARCHAR[], kind)
 LIMIT $limit::BIGINT OFFSET $skip::BIGINT
+
+-- name: list_contents
+-- Grain: one row per version of the events $ids. Parameters: $ids. Run twice: the same rows.
+FROM event_versions WHERE event_id IN (SELECT unnest($ids::VARCHAR[]))

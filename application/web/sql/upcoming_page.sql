@@ -86,6 +86,45 @@ WHERE gone IS NULL
 GROUP BY day
 ORDER BY day
 
+-- name: count_heat
+-- Grain: one row per UTC day of 13 weeks from $starts on which events of High or Critical impact begin,
+-- with their number; and one per week in which others may take place without an exact date.
+-- Parameters: $starts, $ends; filters as in list_events. Run twice: the same rows.
+WITH found AS (
+    SELECT is_exact, earliest, may_begin, latest
+    FROM page_events
+    WHERE impact_step >= 3
+        AND gone IS NULL
+        AND NOT is_former
+        AND latest > $starts::TIMESTAMPTZ
+        AND may_begin < $ends::TIMESTAMPTZ
+        AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
+        AND {shared_has_category}
+        AND ($words::VARCHAR IS NULL OR contains(lower(title), $words::VARCHAR))
+        AND {shared_has_impact}
+)
+SELECT (earliest AT TIME ZONE 'UTC')::DATE AS day, NULL::DATE AS week, count(*) AS events
+FROM found
+WHERE is_exact AND earliest >= $starts::TIMESTAMPTZ
+GROUP BY day
+UNION ALL
+SELECT NULL, (week AT TIME ZONE 'UTC')::DATE, count(*)
+FROM found, unnest(
+    list_transform(range(13), lambda n: $starts::TIMESTAMPTZ + to_hours(n * 168))
+) AS weeks (week)
+WHERE NOT is_exact AND may_begin < week + INTERVAL 168 HOURS AND latest > week
+GROUP BY week
+ORDER BY day, week
+
+-- name: list_dates
+-- Grain: one row per version of the events $ids that was known at $at, oldest first.
+-- Parameters: $ids, $at. Run twice: the same rows.
+SELECT
+    event_id, known_from, earliest, latest, date_precision, displayed_date_full, status
+FROM event_versions
+WHERE event_id IN (SELECT unnest($ids::VARCHAR[])) AND known_from <= $at::TIMESTAMPTZ
+ORDER BY event_id, version
+
 -- name: known_categories
 -- Grain: one row per category, with the time from which it is known: listed, or of a version.
 -- Parameters: none. Run twice: the same rows.

@@ -107,7 +107,7 @@ const KEYS = {
 
 function step(by) {
   const rows = [...document.querySelectorAll("main table:not(.grid) tbody tr a:first-of-type, main .grid li a, main .timeline li a")]
-    .map((link) => link.closest("tr, li")).filter((row, n, all) => all.indexOf(row) === n && row.offsetParent);
+    .map((link) => link.closest("tr, li")).filter((row, n, all) => all.indexOf(row) === n && row.checkVisibility());
   const here = rows.findIndex((row) => row.contains(document.activeElement));
   const next = rows[here < 0 ? 0 : here + by];
   const links = [...(next?.querySelectorAll("a") ?? [])];
