@@ -127,9 +127,10 @@ def _tell_values(request: SiteRequest, rows: Sequence[dict[str, Any]]) -> None:
     for row in rows:
         dated = [kind for kind in _DATED if kind in row["change_kinds"]]
         row["kinds"] = dated if row["kind"] in _DATED else [row["kind"]]
-        if row["old_time"] and row["new_time"] and row["old_value"] == row["new_value"]:
-            row["old_value"] += f" {row['old_time']:%H:%M}"
-            row["new_value"] += f" {row['new_time']:%H:%M}"
+        is_same = row["kind"] in _DATED and row["old_value"] == row["new_value"]
+        for side in ("old", "new") if is_same else ():
+            if row[f"{side}_time"]:
+                row[f"{side}_value"] = f"{row[f'{side}_value']} {row[f'{side}_time']:%H:%M}"
         now = known.get((row["event_id"], row["version"]))
         old = known.get((row["event_id"], row["version"] - 1))
         if row["kind"] in _OTHER and now and old:

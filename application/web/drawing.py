@@ -97,7 +97,7 @@ def draw_path(
     if not dated:
         return None
     wide, high = (60, 16) if is_small else (640, 230)
-    left, low, right, top = (1, high - 1, wide - 1, 1) if is_small else (52, high - 24, 632, 10)
+    left, low, right, top = (1, high - 1, wide - 1, 1) if is_small else (80, high - 26, 606, 10)
     first = min(span["from"] for span in dated)
     length = max(until - first, timedelta(hours=1))
     x = Scale(first, until + length / 16, left, right)
@@ -264,6 +264,6 @@ def draw_heat(
         pattern + Markup("").join(shapes),
         class_="heat",
         viewBox=f"0 0 {wide} 51",
-        role="img",
+        role="group" if link else "img",
         aria_label=name,
     )

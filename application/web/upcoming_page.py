@@ -167,6 +167,7 @@ def _show_grid(request: SiteRequest, filters: Filters, view: str) -> str:
         cell = found.get(day.date(), {"events": 0, "steps": (), "first_events": ()})
         link = _link_days(request, day, day + _DAY)
         shown = sorted(cell["first_events"], key=lambda event: event["earliest"])
+        label_coins(request, shown)
         other = not first <= day < after
         cells.append(cell | {"day": day, "link": link, "first_events": shown, "is_other": other})
     all_days = _link_days(request, first, after)

@@ -65,7 +65,7 @@ SELECT
     ] AS steps,
     list(
         {
-            'event_id': event_id, 'title': title,
+            'event_id': event_id, 'title': title, 'coins': coins,
             'source_url': source_url,
             'impact_step': impact_step,
             'date_precision': date_precision,

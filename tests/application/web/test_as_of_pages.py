@@ -54,7 +54,7 @@ def check_upcoming(site: PastSite, database: Database, at: datetime) -> None:
     exact = [row["event_id"] for row in listed if row["date_precision"] in ("instant", "day")]
     page = site.get("/", when="all", estimated="drop").text
     assert [
-        unquote(each) for each in re.findall(r'scope="row"><a href="/event/([^"?]+)', page)
+        unquote(each) for each in re.findall(r'scope="row"[^>]*><a href="/event/([^"?]+)', page)
     ] == (exact[:60]), at
 
 

@@ -69,15 +69,17 @@ def test_changes_are_one_timeline_by_day_with_values_and_shifts(tmp_path: Path) 
         assert [row for row in rows if "2026" in row[:20]] == [
             *("Wed 04 Mar 2026", "Tue 03 Mar 2026", "Sun 01 Mar 2026"),
         ]
-        assert rows[1].startswith("06:00 Cancelled A move")
-        assert rows[2].startswith("06:00 Rescored A move 6.0 → 8.0 8")
-        assert rows[3].startswith("06:00 Revised A move title, status 8")
-        moved = "Rescheduled A move 20 Mar 2026 → later 5 days later 6.0 bitcoin"
+        assert rows[1].startswith("06:00 bitcoin A move 8.0 Cancelled")
+        assert rows[2] == "06:00 bitcoin A move 8.0 Rescored 6.0 → 8.0"
+        assert rows[3] == (
+            "06:00 bitcoin A move 8.0 Revised Title A move → A move , Status scheduled → cancelled"
+        )
+        moved = "bitcoin A move 6.0 Rescheduled 20 Mar 2026 → later 5 days later"
         assert rows[5] == f"06:00 {moved}"
         assert "3 days earlier" in rows[6]
         assert len(rows) == 3 + 7
         then = read_rows(client, f"?as_of={PULLS[1]:%Y-%m-%dT%H:%M}")
-        assert [row.split(" ")[1] for row in then[1:]] == ["New", "New"]
+        assert ["New" in row for row in then[1:]] == [True, True]
         assert read_rows(client, "?last=pull") == rows[:4]
 
 
@@ -93,8 +95,10 @@ def test_kinds_are_chosen_by_chips_with_their_counts(tmp_path: Path) -> None:
             ("/changes?kinds=rescheduled%2Ccreated", "", "New", "2"),
             ("/changes?kinds=rescheduled%2Crevised", "", "Revised", "1"),
         ]
-        both = [row.split(" ")[1] for row in read_rows(client, "?kinds=rescheduled,cancelled")]
-        assert both == ["04", "Cancelled", "03", "Rescheduled", "Rescheduled"]
+        both = " ".join(read_rows(client, "?kinds=rescheduled,cancelled"))
+        assert re.findall("Cancelled|Rescheduled|Rescored", both) == [
+            *("Cancelled", "Rescheduled", "Rescheduled"),
+        ]
 
 
 def test_filters_select_rows_and_name_the_page(tmp_path: Path) -> None:

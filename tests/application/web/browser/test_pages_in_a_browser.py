@@ -102,3 +102,23 @@ def test_each_page_is_shown_without_a_fault(
     finally:
         context.close()
         tester.close()
+
+
+@pytest.mark.parametrize("path", ["/", "/changes", "/coin/bitcoin"])
+def test_titles_are_readable_on_each_width_and_on_paper(
+    browser: Browser, sites: dict[str, str], path: str
+) -> None:
+    page = browser.new_page()
+    page.goto(sites["filled"] + path)
+    # A row of a closed fold has no width.
+    narrowest = """Math.min(...[...document.querySelectorAll('tbody th.event')]
+        .filter(e => e.checkVisibility())
+        .map(e => e.clientWidth - parseFloat(getComputedStyle(e).paddingRight)))"""
+    for width in (390, 640, 768, 834, 960, 1024, 1100, 1280, 1920):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate(narrowest) >= 12 * 16, width
+    page.emulate_media(media="print")
+    for width in (718, 1047):  # A4 with its margins, both ways
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate(narrowest) >= 12 * 16, width
+    page.close()
