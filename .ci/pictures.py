@@ -29,10 +29,11 @@ def take_picture(address: str, file: Path, height: int) -> None:
 
 
 def find_moved(site: str) -> str:
-    """Return the event that moved most often in the last 30 days."""
+    """Return the event that slipped most often in the last 30 days."""
     with urlopen(f"{site}/changes?last=30d&kinds=rescheduled&format=json") as answer:
         rows = json.load(answer)["rows"]
-    return Counter(row["event_id"] for row in rows).most_common(1)[0][0]
+    slips = Counter(row["event_id"] for row in rows if row["move"] == "slipped")
+    return slips.most_common(1)[0][0]
 
 
 if __name__ == "__main__":
