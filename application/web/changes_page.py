@@ -73,7 +73,7 @@ def show_changes(request: SiteRequest, places: tuple[int, int] | None = None) ->
     prepare_changes(request)
     rows_of = request.reader.rows
     values = {**filters.values, "since": since, "until": until, **place_values(places)}
-    values |= {"kinds": kinds or IN_ORDER, "dated": () if form else _DATED}
+    values |= {"kinds": kinds or IN_ORDER, "is_apart": form is not None}
     counted = rows_of(_SQL["count_changes"], values)
     found = {row["kind"]: row["changes"] for row in counted}
     is_flood = kinds is None and found.get("revealed", 0) > FLOOD
@@ -183,8 +183,9 @@ def cut_alike(old: str, new: str) -> tuple[str, str]:
 
 
 def prepare_changes(request: SiteRequest) -> None:
-    """Make the table `page_changes` of the publication, if it is not there."""
-    request.reader.prepare("page_changes", _SQL["page_changes"])
+    """Make the tables of changes of the publication, if they are not there."""
+    for name in ("page_changes", "page_contents"):
+        request.reader.prepare(name, _SQL[name])
 
 
 def _write_cursor(request: SiteRequest, until: datetime) -> str | None:

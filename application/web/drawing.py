@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from almanac.core.text import cut_line, plain_line
 from almanac.core.timestamps import utc_text
@@ -49,16 +49,18 @@ class Scale:
 
 def tag(name: str, content: str = "", **attributes: object) -> Markup:
     """Return an element; None leaves an attribute out, and each value is escaped."""
-    given = Markup("").join(
-        Markup(' {}="{}"').format(key.strip("_").replace("_", "-"), _attribute(value))
+    given = "".join(
+        f' {key.strip("_").replace("_", "-")}="{_write(value)}"'
         for key, value in attributes.items()
         if value is not None
     )
-    return Markup("<{0}{1}>{2}</{0}>").format(name, given, content)
+    return Markup(f"<{name}{given}>{escape(content)}</{name}>")
 
 
-def _attribute(value: object) -> str:
-    return utc_text(value) if isinstance(value, datetime) else plain_line(str(value))
+def _write(value: object) -> str:
+    if isinstance(value, int | float):
+        return str(value)
+    return escape(utc_text(value) if isinstance(value, datetime) else plain_line(str(value)))
 
 
 def mark(name: str, title: str, **attributes: object) -> Markup:

@@ -172,15 +172,10 @@ def _find_changes(
         found.append(FieldChange("Date", _date_text(before), _date_text(version), note))
     for name in changed:
         if name not in _DATE_FIELDS:
-            found.append(FieldChange(label_field(name), *_tell_texts(before, version, name)))
+            old, new = cut_alike(tell_value(before, name), tell_value(version, name))
+            texts = cut_line(old, 400), cut_line(new, 400)
+            found.append(FieldChange(label_field(name), *texts))
     return found
-
-
-def _tell_texts(
-    before: Mapping[str, Any], version: Mapping[str, Any], name: str
-) -> tuple[str, str]:
-    old, new = cut_alike(tell_value(before, name), tell_value(version, name))
-    return cut_line(old, 400), cut_line(new, 400)
 
 
 def _date_text(version: Mapping[str, Any]) -> str:

@@ -284,10 +284,12 @@ def draw_strip(request: SiteRequest, filters: Filters) -> Markup | None:
     values = {**filters.values, "starts": starts, "ends": starts + timedelta(days=7 * WEEKS)}
     rows = read_events(request, _SQL["count_heat"], values)
     kept = {name: request.text(name) for name in FILTERS}
+    kept["coins"] = ",".join(f"slug:{coin}" for coin in filters.coins or ())
+    address = request.link("/", **kept)
+    address += "&" if "?" in address else "?"
 
     def link(day: date) -> str:
-        named = {**kept, "coins": ",".join(f"slug:{coin}" for coin in filters.coins or ())}
-        return request.link("/", **named, **{"from": day, "to": day})
+        return f"{address}from={day}&to={day}"
 
     return draw_heat(rows, starts, today.date(), None if request.is_report else link)
 
