@@ -254,16 +254,15 @@ def draw_heat(
         if events := weeks.get(week, 0):
             left = number * (7 * _CELL + 2)
             title = f"Week of {week:%d %b %Y}: {events} without an exact date"
-            size = {"x": left, "y": 32, "width": 7 * _CELL - 2, "height": 6, "data_events": events}
-            shapes.append(mark("rect", title, class_="hatched", data_week=week, **size))
+            line = {"x1": left, "x2": left + 7 * _CELL - 2, "y1": 35, "y2": 35}
+            values = {"class_": "hatched", "data_week": week, "data_events": events}
+            shapes.append(mark("line", title, **line, **values))
             shapes.append(tag("text", str(events), x=left, y=49))
-    hatch = tag("path", d="M0 5L5 0", class_="hatch")
-    pattern = tag("pattern", hatch, id="hatch", width=5, height=5, patternUnits="userSpaceOnUse")
     name = f"Events of high or critical impact in {WEEKS} weeks: {sum(days.values())} on a day"
     wide = WEEKS * (7 * _CELL + 2) - 4
     return tag(
         "svg",
-        pattern + Markup("").join(shapes),
+        Markup("").join(shapes),
         class_="heat",
         viewBox=f"0 0 {wide} 51",
         role="group" if link else "img",

@@ -58,7 +58,7 @@ def make_versions() -> Iterator[Known]:
             )
 
 
-_SHAPES = {"svg", "rect", "title", "a", "text", "line", "path", "pattern"}
+_SHAPES = {"svg", "rect", "title", "a", "text", "line", "path"}
 
 
 class _Tags(HTMLParser):

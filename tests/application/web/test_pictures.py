@@ -37,7 +37,7 @@ GROUP BY week ORDER BY week
 """
 
 
-def read_marks(page: str, svg: str, tag: str = "rect") -> list[dict[str, str]]:
+def read_marks(page: str, svg: str, tag: str = "(?:rect|line)") -> list[dict[str, str]]:
     """Return the data of the marks of the first picture of a class."""
     found = re.search(rf'<svg class="{svg}".*?</svg>', page, re.S)
     marks = re.findall(rf"<{tag} [^>]*data-[^>]*>", found[0]) if found else []
