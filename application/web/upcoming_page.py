@@ -261,8 +261,9 @@ def _draw_paths(
     request: SiteRequest, events: Sequence[Mapping[str, Any]]
 ) -> dict[str, Markup | None]:
     """Return a small path of the date of each event whose date moved."""
-    values = {"ids": sorted({event["event_id"] for event in events}), "at": request.moment}
-    rows = request.reader.rows(_SQL["list_dates"], values) if events else []
+    ids = sorted({event["event_id"] for event in events if event["version"] > 1})
+    values = {"ids": ids, "at": request.moment}
+    rows = request.reader.rows(_SQL["list_dates"], values) if ids else []
     lost = {
         event["event_id"]: [{"changed_at": event["left_at"], "missing_since": event["left_at"]}]
         for event in events

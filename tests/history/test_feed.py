@@ -185,6 +185,6 @@ def test_refold_that_changes_nothing_leaves_places_feed_and_days(tmp_path: Path)
     query = "SELECT event_id, version, published_seq FROM event_versions ORDER BY ALL"
     feed = "SELECT value FROM _almanac.facts WHERE name = 'feed_id'"
     before = home.rows(query), home.rows(feed)
-    report = home.merge(refold_from=at("02 00:00").date())
+    report = home.merge(with_events=True, refold_from=at("02 00:00").date())
     assert (home.rows(query), home.rows(feed)) == before
     assert (report.is_published, report.partitions) == (True, 1), "the file of the events"

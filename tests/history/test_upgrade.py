@@ -42,6 +42,11 @@ UNKNOWN: Final = """
 UPDATE rows1 SET unknown_fields = list_filter(unknown_fields, lambda name: name IN $columns)
 """
 """A release does not say that it does not know columns of a later one."""
+DOUBTED: Final = """
+UPDATE rows{place} SET date_precision = NULL, earliest = NULL, latest = NULL
+WHERE event_id IN (SELECT event_id FROM rows1 WHERE date_doubt IS NOT NULL)
+"""
+"""A release takes the period of the date where the displayed period is another."""
 SAME: Final = (set[str](), 0, 0)
 RUN_COMMANDS: Final = """
 import json, sys
@@ -92,6 +97,9 @@ class UpgradedHome:
                 shared = [name for name in columns[0] if name in columns[1]]
                 if "unknown_fields" in shared:
                     run(UNKNOWN, {"columns": columns[0]})
+                if {"date_doubt", "earliest"} <= {*columns[1]}:
+                    for place in (0, 1):
+                        run(DOUBTED.format(place=place))
                 listed = ", ".join(shared)
                 lost, new = (
                     run(

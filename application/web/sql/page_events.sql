@@ -55,7 +55,7 @@ SELECT
     old.displayed_date_full AS moved_from
 FROM (
     SELECT
-        v.event_id, v.title, v.coins, v.categories, v.impact, v.impact_band,
+        v.event_id, v.version, v.title, v.coins, v.categories, v.impact, v.impact_band,
         {shared_impact_step} AS impact_step,
         v.displayed_date_full, v.date_precision, v.earliest, v.latest,
         v.displayed_date_full AS new_date, v.latest AS new_latest, v.first_seen_at,

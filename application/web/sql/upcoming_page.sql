@@ -13,7 +13,7 @@
 -- those that are over come first; $exact_from, $exact_to, $open_from, $open_to, places of each kind.
 -- Run twice: the same rows.
 SELECT
-    event_id, title, coins, categories, impact, impact_band, impact_step, source_url,
+    event_id, version, title, coins, categories, impact, impact_band, impact_step, source_url,
     displayed_date_full, date_precision, is_exact, earliest, latest, new_date, new_at, moved_at,
     moved_from, left_at,
     if(is_former, coalesce(gone, 'moved'), gone) AS gone,

@@ -20,7 +20,7 @@ from application.cli.run_command import name_program
 from application.daily_run import RunTime, find_last_day, find_missed_polls, plan_run_times
 from assets.layout import step_failure
 from catalog.sandbox.sandbox import Sandbox
-from pipeline.automation import prune
+from pipeline.automation import jobs
 from pipeline.health.facts import RUN_NOTE, RunNote
 from pipeline.instance import open_instance
 from tests import in_process
@@ -120,7 +120,7 @@ def test_a_quota_that_runs_out_is_no_error_and_lands_the_received_rows(
     def fail(*_: object) -> None:
         raise PermissionError("it may not be deleted")
 
-    monkeypatch.setattr(prune, "prune_files", fail)
+    monkeypatch.setattr(jobs, "prune_files", fail)
     given = {**given_for(almanac_sandbox, monthly_quota=7), "max_clock_skew_days": "36500"}
     almanac_sandbox.forget_requests()
     done = almanac("run", "--json", "--strict", code=1, page_size="2", **given)

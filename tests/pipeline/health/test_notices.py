@@ -193,7 +193,7 @@ def test_the_sensor_reports_and_posts_a_warning_when_it_begins_and_when_it_ends(
 
     with receiving() as receiver, dg.DagsterInstance.ephemeral() as instance:
         first = tick(late, instance)
-        assert "Warnings: batches. Next check in 5 min." in str(first.skip_reason)
+        assert "Warnings: batches. Next check in 60 s." in str(first.skip_reason)
         late.settings = late.settings.model_copy(update={"alert_url": SecretStr(receiver.url)})
         receiver.status = 500
         assert "the response was 500" in posted()

@@ -182,7 +182,7 @@ def test_a_latency_is_from_the_time_that_the_service_names(march: Handmade) -> N
 
 @pytest.mark.parametrize("table", [*VIEWS, *MACROS], ids=lambda table: table.name)
 def test_no_view_and_no_macro_follows_the_zone_of_the_session(march: Handmade, table: Any) -> None:
-    values = {"ts": "'2026-03-02 12:30'", "lead": "INTERVAL '3 months 2 days'"}
+    values = {"ts": "'2026-03-02 12:30'", "lead": "INTERVAL '3 months 2 days'", "wanted": "'c'"}
     values |= {"cohort_from": "'2026-03-01 06:00'", "horizon": "INTERVAL '2 days'"}
     asked = table.name
     if table in MACROS:
