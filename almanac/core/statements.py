@@ -59,7 +59,7 @@ class Statements:
         """Return the text of a statement, with a text for each of its names in braces.
 
         Raises:
-            ValueError: a name in braces has no text, or one of `parts` no such name.
+            ValueError: a name in braces lacks a text, or the statement lacks a name of `parts`.
         """
         key = (name, *parts.items())
         if key not in self._filled:

@@ -118,8 +118,8 @@ def show_changes(request: SiteRequest, places: tuple[int, int] | None = None) ->
 
 
 def _tell_values(request: SiteRequest, rows: Sequence[dict[str, Any]]) -> None:
-    """Give each row its `kinds`, both times of day if only these differ, and in `texts` what was
-    and what is of other fields."""
+    """Give each row its `kinds`, both times of day if only these differ, and in `texts` the old
+    and new values of other fields."""
     told = {row["event_id"] for row in rows if row["kind"] in _OTHER and row["new_value"]}
     values = {"ids": sorted(told)}
     versions = request.reader.rows(_SQL["list_contents"], values) if told else []
@@ -140,7 +140,7 @@ def _tell_values(request: SiteRequest, rows: Sequence[dict[str, Any]]) -> None:
 def tell_change(
     old: Mapping[str, Any], new: Mapping[str, Any], name: str, most: int = 160
 ) -> Markup:
-    """Return the label of a field, what was and what is; of a text only the part that differs."""
+    """Return the label of a field, its old and new value; of a text only the part that differs."""
     was, now = tell_value(old, name), tell_value(new, name)
     if name in ("title", "description", "impact_summary"):
         was, now = cut_alike(was, now)
