@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from almanac.history_replay import Change as Change
     from almanac.history_replay import Replay as Replay
     from almanac.results import Result as Result
+    from almanac.study.options import StudyOptions as StudyOptions
     from almanac.study.report import Study as Study
 
 _MODULES = {
@@ -44,6 +45,7 @@ _MODULES = {
     "Replay": "history_replay",
     "Result": "results",
     "Study": "study.report",
+    "StudyOptions": "study.options",
     "UnknownName": "core.errors",
     "WarehouseError": "core.errors",
 }

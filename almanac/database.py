@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, tzinfo
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Self, get_args
 
 from almanac import coins as coin_names
 from almanac import plots
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from almanac.audit.report import Audit
+    from almanac.study.options import Bound, StudyOptions
     from almanac.study.report import Study
 
 _SQL = Statements("almanac")
-_NO_SETTINGS = ("self", "prices")
 
 
 def open_database(
@@ -241,26 +241,14 @@ class Database(EventQueries, Joins):
         categories: Names | None = None,
         min_impact: MinImpact | None = None,
         lead: Duration | None = None,
-        window: tuple[int | Duration, int | Duration] = ("-3d", "3d"),
-        estimation: int | Duration | None = None,
-        gap: int | Duration = 10,
-        model: Literal["market", "mean"] | None = None,
+        window: "tuple[Bound, Bound]" = ("-3d", "3d"),
         market: Any = None,
         *,
-        returns: Literal["log", "simple"] = "log",
-        dates: Literal["exact", "instant"] = "exact",
-        basis: Basis = "observed",
         events: Any = None,
-        redenominations: Literal["exclude", "keep"] = "exclude",
-        bar: Duration | None = None,
-        stamp: Literal["start", "end"] = "start",
-        unit: TimeUnit | None = None,
-        bars: Literal["grid", "frame"] = "grid",
-        max_gap: int = 3,
-        min_estimation: float = 0.7,
+        basis: Basis = "observed",
         confidence: float = 0.95,
-        rounds: int = 1_999,
-        seed: int = 0,
+        unit: TimeUnit | None = None,
+        options: "StudyOptions | None" = None,
     ) -> "Study":
         """Return abnormal returns around events, each taken as it was known at entry.
 
@@ -282,31 +270,16 @@ class Database(EventQueries, Joins):
                 each `date` of `events` is its `known_from`, as in `announcements`.
             window: the first and last bar that are cumulated, from the bar of the event: numbers of
                 bars, or times such as `-12h`.
-            estimation: the bars, or the time, on which the model is fitted; None is 120 bars, or
-                four windows if these are longer.
-            gap: the bars, or the time, between estimation and window.
-            model: `market` (least squares on the market) or `mean` (mean-adjusted); None is
-                `market`, or `mean` if the prices have one coin and no market is given.
             market: a coin of the prices, or a Series, frame or file of prices; None is the
                 equal-weighted mean of the other coins in the prices. A mapping has the market of
                 each coin; coins that are not in it have that mean.
-            returns: `log` or `simple`.
-            dates: `exact` are days and timestamps, `instant` leaves out dates that are days.
-            basis: as in `events`.
             events: a frame or file of your own instead of the warehouse's events: `event_id`,
                 `coin` (as in the prices, or another name of the same coin), `date`, and maybe
                 `known_from`, `categories`, `impact`.
-            redenominations: a step of a price by a power of ten, such as 1:1000, does not count as
-            a return (`exclude`: rows with a step in the window are left out), or counts (`keep`).
-            bar: the length of a bar; None is the most frequent distance in the prices.
-            stamp: whether `ts` is the start of a bar, as exchanges give it, or its end.
-            unit: the unit of timestamps that are numbers, as in `attach_known`.
-            bars: `grid` has every bar between the first and the last; `frame` those that the prices
-                have, for a market that closes.
-            max_gap: the most missing prices in a row over which a price is carried in a window.
-            min_estimation: the least share of the estimation window that has returns.
+            basis: as in `events`.
             confidence: of the band.
-            rounds, seed: random draws of the calendar test; the same seed gives the same result.
+            unit: the unit of timestamps that are numbers, as in `attach_known`.
+            options: the model, the bars and the draws: `StudyOptions`.
 
         Returns:
             A `Study`: `table`, `tests`, `headline`, `events`, `excluded`, `counts`, `naive`,
@@ -318,12 +291,24 @@ class Database(EventQueries, Joins):
             UnknownName, AmbiguousCoin: a coin of an argument does not exist, or is not unique; or
                 each name in the prices is ambiguous.
         """
-        arguments = {name: each for name, each in locals().items() if name not in _NO_SETTINGS}
-        from almanac.study.selection import StudyRequest
+        from almanac.study.options import StudyOptions
         from almanac.study.study import event_study
 
-        request = StudyRequest(**arguments)
-        return event_study(self._reader, prices, request)
+        return event_study(
+            self._reader,
+            prices,
+            options or StudyOptions(),
+            coins=coins,
+            categories=categories,
+            min_impact=min_impact,
+            lead=lead,
+            window=window,
+            market=market,
+            events=events,
+            basis=basis,
+            confidence=confidence,
+            unit=unit,
+        )
 
     def replay(
         self,

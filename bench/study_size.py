@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from almanac.study.estimates import Draws, compute_figures
-from almanac.study.returns import Model, compute_returns
+from almanac.study.options import Model
+from almanac.study.returns import compute_returns
 from almanac.study.windows import Spans, fit_windows
 from tests.almanac.study.worlds import DAY_US, Shape, make_world
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,7 @@ from almanac.core.timestamps import ORIGIN, US, Duration, TimeUnit
 from almanac.events import Coins
 from almanac.frames import convert_numbers, plain_column, read_timestamp_column
 from almanac.joins import bar_lag_us
+from almanac.study.options import Bars, Stamp
 from almanac.user_files import (
     PARQUET,
     CsvFile,
@@ -28,8 +29,6 @@ from almanac.user_files import (
     plain_name,
 )
 
-Stamp = Literal["start", "end"]
-Bars = Literal["grid", "frame"]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 

@@ -5,11 +5,12 @@ A coin that exchanges 1,000 old units for a new one, or data that change their u
 """
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from almanac.study.options import Kind, Steps
 from almanac.study.prices import Floats, Integers, Prices
 
 _NEAR: Final = 0.25
@@ -41,11 +42,6 @@ def find_power_steps(moves: Floats) -> Floats:
         if (np.abs(beside) <= _CALM * np.abs(moves[coin, bar])).all():
             found[coin, bar] = power[coin, bar]
     return found
-
-
-Kind = Literal["log", "simple"]
-Model = Literal["market", "mean"]
-Steps = Literal["exclude", "keep"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, timedelta, tzinfo
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from almanac.coins import Coin, find_coins, refuse_ambiguous_coins, resolve_slugs
 from almanac.core.errors import AmbiguousCoin, InvalidArgument
 from almanac.core.statements import Statements
-from almanac.core.timestamps import Duration, TimeUnit
+from almanac.core.timestamps import ORIGIN, US, TimeUnit
 from almanac.events import (
     BANDS,
     Basis,
@@ -26,8 +26,8 @@ from almanac.events import (
 )
 from almanac.frames import plain_column, read_timestamp_column
 from almanac.reader import Reader
-from almanac.study.prices import Bars, Floats, Integers, Prices, Stamp, read_frame, read_market
-from almanac.study.returns import Kind, Model, Steps
+from almanac.study.options import Stamp
+from almanac.study.prices import Floats, Integers, Prices, read_frame, read_market
 from almanac.user_files import explain_errors
 
 NamedCoins = Mapping[str, str | Coin]
@@ -176,38 +176,6 @@ ADVICE: Final = ". Or say which: coins={'name in the prices': 'its-slug', …}."
 PRECISIONS: Final = {"exact": ["instant", "day"], "instant": ["instant"]}
 
 
-Bound = int | Duration
-
-
-@dataclass(frozen=True, slots=True)
-class StudyRequest:
-    """The arguments of `Database.event_study`; documented there."""
-
-    coins: Coins | None
-    categories: Names | None
-    min_impact: MinImpact | None
-    lead: Duration | None
-    window: tuple[Bound, Bound]
-    estimation: Bound | None
-    gap: Bound
-    min_estimation: float
-    model: Model | None
-    market: Any
-    returns: Kind
-    bar: Duration | None
-    stamp: Stamp
-    unit: TimeUnit | None
-    bars: Bars
-    max_gap: int
-    dates: str
-    basis: Basis
-    events: Any
-    redenominations: Steps
-    confidence: float
-    rounds: int
-    seed: int
-
-
 @dataclass(frozen=True, slots=True)
 class SelectedEvents:
     """The rows that enter, and the events that do not.
@@ -239,31 +207,36 @@ def find_price_columns(names: CoinNames, columns: tuple[str, ...]) -> dict[str, 
 
 def select_events(
     reader: Reader,
-    names: tuple[str, ...],
-    request: StudyRequest,
+    prices: Prices,
+    *,
+    coins: Coins | None,
+    categories: Names | None,
+    min_impact: MinImpact | None,
     lead: timedelta,
-    span: tuple[datetime, datetime],
+    basis: Basis,
+    dates: str,
 ) -> tuple[SelectedEvents, SelectedEvents]:
     """Return two selections: the events as known at entry, and the events as known today."""
+    names, starts = prices.coins, prices.starts
     with reader.pinned():
-        named = name_coins(reader, names, read_named_coins(request.coins))
+        named = name_coins(reader, names, read_named_coins(coins))
         columns = find_price_columns(named, names)
         if named.ambiguous and not columns:
             raise AmbiguousCoin(next(iter(named.ambiguous.values())) + ADVICE, {})
-        wanted = resolve_slugs(reader, select_coins(request.coins))
+        wanted = resolve_slugs(reader, select_coins(coins))
         traded = [slug for slug in columns if wanted is None or slug in wanted]
         values: dict[str, Any] = {
             "coins": traded,
-            "categories": resolve_categories(reader, request.categories),
-            "lower": span[0],
-            "upper": span[1],
-            **make_impact_values(request.min_impact),
+            "categories": resolve_categories(reader, categories),
+            "lower": ORIGIN + int(starts[0]) * US,
+            "upper": ORIGIN + int(starts[-1] + prices.bar_us - 1) * US,
+            **make_impact_values(min_impact),
         }
         known = {
             "lead": lead,
-            "basis": check_choice(request.basis, "basis", ("observed", "claimed")),
+            "basis": check_choice(basis, "basis", ("observed", "claimed")),
             "now": reader.now(),
-            "precisions": PRECISIONS[check_choice(request.dates, "dates", tuple(PRECISIONS))],
+            "precisions": PRECISIONS[dates],
         }
         then = _pandas(reader.query(_SQL["study_events"], {**values, **known}))
         today = _pandas(reader.query(_SQL["study_events_today"], values))

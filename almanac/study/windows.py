@@ -7,8 +7,9 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from almanac.study.options import Model
 from almanac.study.prices import Floats, Integers, Prices
-from almanac.study.returns import Model, Returns, compound, take_bars
+from almanac.study.returns import Returns, compound, take_bars
 
 Booleans = np.ndarray[Any, np.dtype[np.bool_]]
 CHUNK: Final = 2_048

@@ -15,6 +15,7 @@ from almanac.core.errors import AmbiguousCoin, UnknownName
 from almanac.database import Database, open_database
 from almanac.digest import compute_digest
 from almanac.reader import Reader
+from almanac.study.options import StudyOptions
 from tests.almanac.publications import NamedCoin, publish_by_hand
 from tests.warehouse.answers.handmade import Known
 
@@ -153,7 +154,7 @@ def test_all_names_are_resolved_with_one_statement(
             events=pd.DataFrame({"event_id": ["e"], "coin": ["a"], "date": [moment]}),
             coins=coins,
             market=dict.fromkeys(coins, "b"),
-            estimation=20,
+            options=StudyOptions(estimation=20),
         ),
     ]
     for door in doors:

@@ -35,7 +35,7 @@ EVENTS = [
     for place, coin in enumerate(COINS)
     for number in range(12)
 ]
-OPTIONS: dict[str, Any] = {"window": (-1, 1), "rounds": 99}
+OPTIONS: dict[str, Any] = {"window": (-1, 1), "options": almanac.StudyOptions(rounds=99)}
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,9 @@ class TestPrices:
         found = db.event_study(mine, market=market, **OPTIONS)
         assert used(found) == ["bitcoin"] and found.counts["used"] == 12
         with pytest.raises(almanac.InvalidArgument, match=r"one coin.*market="):
-            db.event_study(mine, model="market", **OPTIONS)
+            db.event_study(
+                mine, window=(-1, 1), options=almanac.StudyOptions(model="market", rounds=99)
+            )
         alone = db.event_study(mine, **OPTIONS)
         assert alone.settings["model"] == "mean"
         assert "its own mean" in repr(alone)

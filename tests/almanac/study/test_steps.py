@@ -117,7 +117,10 @@ class TestStudy:
         plain = db.event_study(stepped(1.0), events=own_events("bitcoin"), **OPTIONS)
         assert plain.redenominations.empty and "power of ten" not in repr(plain)
         found = db.event_study(
-            stepped(1e-3), events=own_events("bitcoin"), redenominations="keep", **OPTIONS
+            stepped(1e-3),
+            events=own_events("bitcoin"),
+            window=(-1, 1),
+            options=almanac.StudyOptions(redenominations="keep", rounds=99),
         )
         assert found.counts["used"] == 12
         assert found.counts["redenomination_in_window"] == 1

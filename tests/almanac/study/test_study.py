@@ -18,6 +18,8 @@ from tests.almanac.publications import NamedCoin, publish_by_hand
 from tests.warehouse.answers.handmade import Absence, Known
 
 COINS = [f"coin-{place}" for place in range(8)]
+DRAWS = almanac.StudyOptions(rounds=499)
+FAST = almanac.StudyOptions(rounds=99)
 DAYS = pd.date_range("2025-01-01", "2026-06-30", freq="D", tz="UTC")
 
 
@@ -103,7 +105,7 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[almanac.Database]:
 
 @pytest.fixture(scope="module")
 def study(db: almanac.Database) -> almanac.Study:
-    return db.event_study(make_prices(), window=(-3, 3), rounds=499)
+    return db.event_study(make_prices(), window=(-3, 3), options=DRAWS)
 
 
 def used(study: almanac.Study) -> dict[str, Any]:
@@ -129,7 +131,7 @@ class TestAnnouncements:
         prices = make_prices()
         for known_from, coin in {(row["known_from"], row["coin"]) for row in news}:
             prices.loc[known_from:, coin] *= 1.05
-        study = db.event_study(prices, window=(0, 0), rounds=499, events=news)
+        study = db.event_study(prices, window=(0, 0), options=DRAWS, events=news)
         assert study.settings["lead"] == "0d" and len(study.events) == len(moved)
         assert study.caar == pytest.approx(0.05, abs=0.02)
 
@@ -185,15 +187,15 @@ class TestEvents:
         assert study.table["n"].tolist() == [30, 31, 31, 31, 31, 31, 31]
 
     def test_filters_are_on_what_was_known_at_entry(self, db: almanac.Database) -> None:
-        high = db.event_study(make_prices(), window=(-2, 3), min_impact=5, rounds=99)
+        high = db.event_study(make_prices(), window=(-2, 3), min_impact=5, options=FAST)
         assert "rescored" not in used(high)
-        burns = db.event_study(make_prices(), window=(-2, 3), categories="burn", rounds=99)
+        burns = db.event_study(make_prices(), window=(-2, 3), categories="burn", options=FAST)
         assert set(used(burns)) == {f"many {place}" for place in range(20)}
 
     def test_what_is_only_claimed_of_the_time_before_enters_if_it_is_wanted(
         self, db: almanac.Database
     ) -> None:
-        found = db.event_study(make_prices(), window=(-3, 3), basis="claimed", rounds=99)
+        found = db.event_study(make_prices(), window=(-3, 3), basis="claimed", options=FAST)
         row = found.events.set_index("event_id").loc["afterwards"]
         assert (row["known_basis"], row["known_from"]) == ("claimed", START)
         assert found.counts.get("known_after_the_date", 0) == 0
@@ -205,7 +207,7 @@ class TestEvents:
         day = at(3, 8, 12)
         file = published(tmp_path / "warehouse.duckdb", day)
         with almanac.open(file, clock=lambda: day) as then:
-            early = then.event_study(make_prices(), window=(-3, 3), rounds=99)
+            early = then.event_study(make_prices(), window=(-3, 3), options=FAST)
         entered = study.events[study.events["entry"] <= day]
         before = early.events
         columns = ["event_id", "coin", "bar_zero", "car", "impact", "band"]
@@ -222,7 +224,7 @@ class TestEvents:
         prices = make_prices()
         prices.loc[DAYS[-1], COINS[:2]] = np.nan
         prices.loc[DAYS[-1] - pd.Timedelta(hours=3, seconds=7), COINS[:2]] = 999.0
-        found = db.event_study(prices, window=(-3, 3), rounds=99)
+        found = db.event_study(prices, window=(-3, 3), options=FAST)
         pd.testing.assert_frame_equal(found.events, study.events)
         assert found.settings["last prices"] == "8 left out, since they are not whole bars"
         assert "Last prices of coins: 8 left out" in repr(found)
@@ -257,7 +259,7 @@ class TestResult:
         assert study.tests.set_index("test")["is_headline"].sum() == 1
 
     def test_one_seed_gives_one_result(self, db: almanac.Database, study: almanac.Study) -> None:
-        same = db.event_study(make_prices(), window=(-3, 3), rounds=499)
+        same = db.event_study(make_prices(), window=(-3, 3), options=DRAWS)
         pd.testing.assert_frame_equal(same.table, study.table)
         pd.testing.assert_frame_equal(same.tests, study.tests)
 
@@ -265,7 +267,7 @@ class TestResult:
         prices = make_prices()
         for _, row in study.events.iterrows():
             prices.loc[row["bar_zero"] :, row["coin"]] *= 1.05
-        found = db.event_study(prices, window=(0, 0), rounds=499)
+        found = db.event_study(prices, window=(0, 0), options=DRAWS)
         assert found.headline.p < 0.01
         assert found.caar == pytest.approx(0.05, abs=0.015)
 
@@ -319,16 +321,14 @@ class TestArguments:
         ("given", "message"),
         [
             ({"window": (3, -3)}, "ends before it begins"),
-            ({"model": "fama"}, "market, mean"),
             ({"lead": "soon"}, "lead="),
-            ({"estimation": 5}, "10 bars"),
+            ({"options": almanac.StudyOptions(estimation=5)}, "10 bars"),
             ({"confidence": 95}, "confidence"),
-            ({"model": "mean", "market": "coin-0"}, "mean model"),
+            ({"options": almanac.StudyOptions(model="mean"), "market": "coin-0"}, "mean model"),
             ({"market": "coin-99"}, "neither a coin"),
             ({"categories": "Lisst"}, "Listing"),
             ({"window": (-700, -500)}, "can be used"),
             ({"coins": "SUN"}, "2 coins"),
-            ({"seed": -1}, "seed=-1"),
             (
                 {"events": pd.DataFrame({"event_id": ["a"], "coin": COINS[:1], "date": [1.7e12]})},
                 "timestamps are expected.*unit='ms'",
@@ -341,8 +341,25 @@ class TestArguments:
         with pytest.raises(almanac.AlmanacError, match=message):
             db.event_study(make_prices(), **given)
 
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            ({"model": "fama"}, "model='fama'; expected market, mean"),
+            ({"stamp": "close"}, "stamp='close'; expected start, end"),
+            ({"seed": -1}, "seed=-1"),
+            ({"rounds": 9}, "99 or more"),
+            ({"max_gap": -1}, "max_gap=-1"),
+            ({"min_estimation": 70}, "a share"),
+        ],
+    )
+    def test_a_wrong_option_is_an_error_that_names_it(
+        self, given: dict[str, Any], message: str
+    ) -> None:
+        with pytest.raises(almanac.InvalidArgument, match=message):
+            almanac.StudyOptions(**given)
+
     def test_windows_in_time_are_whole_bars(self, db: almanac.Database) -> None:
-        found = db.event_study(make_prices(), window=("-36h", timedelta(days=2)), rounds=99)
+        found = db.event_study(make_prices(), window=("-36h", timedelta(days=2)), options=FAST)
         assert found.table["bar"].tolist() == [-1, 0, 1, 2]
 
     def test_events_of_the_users_own_need_no_warehouse_rows(self, db: almanac.Database) -> None:
@@ -354,7 +371,7 @@ class TestArguments:
                 "known_from": [at(1, 1)] * 11 + [at(2, 22)],
             }
         )
-        found = db.event_study(make_prices(), events=own, window=(0, 2), rounds=99)
+        found = db.event_study(make_prices(), events=own, window=(0, 2), options=FAST)
         assert found.counts["used"] == 11
         assert why(found) == {"own 11": "known_too_late"}
         assert found.naive["n"].iloc[0] == 12
@@ -368,7 +385,7 @@ class TestArguments:
         )
         given = own.assign(known_from=[at(1, 1), pd.NaT, pd.NaT])
         for events, assumed in ((own, 3), (given, 2)):
-            found = db.event_study(make_prices(), events=events, window=(0, 2), rounds=99)
+            found = db.event_study(make_prices(), events=events, window=(0, 2), options=FAST)
             assert found.counts["used"] == 3
             assert found.counts["assumed_known"] == assumed
             assert (found.events["known_basis"] == "assumed").sum() == assumed
