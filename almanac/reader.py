@@ -322,8 +322,16 @@ class Reader:
             found: _Made = self._made[name]
             return found
 
-    def prepare(self, name: str, sql: str, values: Mapping[str, Any] = NO_VALUES) -> None:
-        """Make a temporary table of a statement of the package, once for a publication.
+    def prepare(
+        self,
+        name: str,
+        sql: str,
+        values: Mapping[str, Any] = NO_VALUES,
+        *,
+        as_of: datetime | None = None,
+    ) -> None:
+        """Make a temporary table of a statement of the package, once for a publication, and again
+        for another `as_of`.
 
         Later statements read it by its name, at the price of a plain table. The statements of a
         user see it, too: where they run, its name begins with "_almanac".
@@ -333,7 +341,10 @@ class Reader:
         def create(connection: duckdb.DuckDBPyConnection) -> None:
             connection.execute(table, dict(values) or None)
 
-        self.once(name, lambda: self._run(create, NO_VALUES, own=True))
+        with self.connection():
+            if self._made.get(name) != (as_of,):
+                self._run(create, NO_VALUES, own=True)
+                self._made[name] = (as_of,)
 
     def _run(
         self,

@@ -4,7 +4,7 @@
 the calendar. Lists are separated by commas.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
@@ -78,26 +78,36 @@ def read_filters(request: SiteRequest, *, keeps_rest: bool = False) -> Filters:
 def read_events(request: SiteRequest, sql: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the rows of a statement over the tables of `page_events.sql`, as known at the time.
 
-    They are prepared once for a publication. As of an earlier time the statement reads the
-    versions of that time in their place.
+    They are prepared once for a publication, and once more for the past time asked for last.
     """
-    reader = request.reader
-    last = reader.publication().last_pull_at
-    is_newest = last is None or last <= request.moment
-    at = last if is_newest and last else request.moment
-    known = {"known_at": "infinity" if is_newest else at, "news_since": subtract_time(at, NEWS)}
-
-    def select(text: str) -> dict[str, Any]:
-        return {name: value for name, value in known.items() if f"${name}" in text}
-
+    reader, is_now = request.reader, is_of_now(request)
+    at = (is_now and reader.publication().last_pull_at) or request.moment
+    known = {"known_at": "infinity" if is_now else at, "news_since": subtract_time(at, NEWS)}
     read = sql + "".join(_SQL[name] for name in _TABLES if name in sql)
-    sources = {name: _SQL[name] for name in _TABLES if name in read}
-    if is_newest or not sources:
-        for name, source in sources.items():
-            reader.prepare(name, f"{source}\nORDER BY {_TABLES[name]}", select(source))
-        return reader.rows(sql, values)
-    tables = ", ".join(f"{name} AS ({source}\n)" for name, source in sources.items())
-    return reader.rows(f"WITH {tables} FROM ({sql}\n)", {**values, **select(tables)})
+    past: list[str] = []
+    for name, column in _TABLES.items():
+        if name not in read:
+            continue
+        source = f"{_SQL[name]}\nORDER BY {column}"
+        needed = {key: value for key, value in known.items() if f"${key}" in source}
+        if is_now:
+            reader.prepare(name, source, needed)
+        else:
+            reader.prepare(f"past_{name}", _read_past(source, past), needed, as_of=at)
+            past.append(name)
+    return reader.rows(_read_past(sql, past), values)
+
+
+def _read_past(sql: str, past: Sequence[str]) -> str:
+    """Return a statement that reads tables of a past time in place of those of now."""
+    tables = ", ".join(f"{name} AS (FROM past_{name})" for name in past)
+    return f"WITH {tables} FROM ({sql}\n)" if tables else sql
+
+
+def is_of_now(request: SiteRequest) -> bool:
+    """Return whether all that the file has was known at the time of the request."""
+    last = request.reader.publication().last_pull_at
+    return last is None or last <= request.moment
 
 
 def split_list(given: str | None) -> list[str] | None:

@@ -24,6 +24,7 @@ from application.web.filters import (
     NEWS,
     Filters,
     describe_filters,
+    is_of_now,
     label_coins,
     make_bar,
     read_choice,
@@ -260,8 +261,16 @@ def prepare_events(request: SiteRequest, rows: Iterable[dict[str, Any]]) -> list
 def _draw_paths(
     request: SiteRequest, events: Sequence[Mapping[str, Any]]
 ) -> dict[str, Markup | None]:
-    """Return a small path of the date of each event whose date moved."""
-    ids = sorted({event["event_id"] for event in events if event["version"] > 1})
+    """Return a small path of the date of each event whose date moved; None for another.
+
+    It ends at the last pull, so that it is drawn once for a publication.
+    """
+    drawn: dict[str, Markup | None] = {}
+    until = request.moment
+    if is_of_now(request):
+        drawn = request.reader.once("small paths", dict)
+        until = request.reader.publication().last_pull_at or until
+    ids = sorted({event["event_id"] for event in events if event["version"] > 1} - drawn.keys())
     values = {"ids": ids, "at": request.moment}
     rows = request.reader.rows(_SQL["list_dates"], values) if ids else []
     lost = {
@@ -269,13 +278,12 @@ def _draw_paths(
         for event in events
         if event["gone"] == "missing"
     }
-    found = {}
     for event_id, group in groupby(rows, key=lambda row: row["event_id"]):
         versions = list(group)
-        if len({(row["earliest"], row["latest"]) for row in versions}) > 1:
-            absences = lost.get(event_id, ())
-            found[event_id] = draw_path(versions, request.moment, absences, is_small=True)
-    return found
+        has_moved = len({(row["earliest"], row["latest"]) for row in versions}) > 1
+        absences = lost.get(event_id, ())
+        drawn[event_id] = draw_path(versions, until, absences, is_small=True) if has_moved else None
+    return drawn
 
 
 def draw_strip(request: SiteRequest, filters: Filters) -> Markup | None:
