@@ -5,7 +5,8 @@ people, and `date_exact`, which is NULL unless the date is known to be exact. A 
 denominator in a column beside it. An event in several categories counts in each of them.
 
 Most macros answer as of a timestamp. `_almanac.instant` reads it; `_almanac.refused` refuses a
-timestamp before the first pull or in the future.
+timestamp before the first pull or in the future. The previous version of an event has always ended,
+so views read it from `state.ended_versions`: planning the view of both takes longer.
 """
 
 from typing import Final

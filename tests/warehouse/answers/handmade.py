@@ -207,6 +207,9 @@ def _declared() -> duckdb.DuckDBPyConnection:
     connection.execute(f"CREATE MACRO now() AS {_NOW}")
     for name, query in PUBLISHED.items():
         connection.execute(f"CREATE VIEW {name} AS {query}")
+    connection.execute("DROP TABLE state.ended_versions")
+    ended = "FROM event_versions WHERE known_to IS NOT NULL"
+    connection.execute(f"CREATE VIEW state.ended_versions AS {ended}")
     for view in (*(table for table in TABLES if table.is_view), *VIEWS):
         # The claims of a test do not follow from its versions.
         if view.name not in PUBLISHED:

@@ -1,6 +1,5 @@
 -- name: view_cancellation_stats
 -- Grain: one row per category of any event; NULL for cancelled events that were never seen.
--- Parameters: none. Read twice: the same rows.
 -- An event that was not over by the last complete pull is left out: it may have been cancelled since.
 SELECT
     any_value(category_id) AS category_id,

@@ -1,6 +1,6 @@
 -- name: view_category_stats
 -- Grain: one row per category of any event.
--- Parameters: none. Read twice: moves with the clock.
+-- Read twice: moves with the clock.
 -- Moves are counted of the events at risk alone: of the others the dates they had before are not known.
 -- A share is of those that are due: the others may still be moved.
 SELECT

@@ -1,6 +1,5 @@
 -- name: view_changes
 -- Grain: one row per observed version and kind of change.
--- Parameters: none. Read twice: the same rows.
 SELECT
     event_id,
     title,
@@ -39,14 +38,14 @@ FROM (
         new.impact,
         new.impact_band
     FROM event_versions AS new
-    LEFT JOIN event_versions AS old
+    LEFT JOIN state.ended_versions AS old
         ON old.event_id = new.event_id AND old.version = new.version - 1
 )
 
 -- name: macro_changes_since
 -- Grain: one row per observed version that became known after the instant `ts` and kind of change.
 -- An error for an instant without an answer, as events_as_of.
--- Parameters: ts, an instant as in events_as_of. Run twice: fails; it is made once in a new file.
+-- Parameters: ts, an instant as in events_as_of.
 CREATE MACRO changes_since(ts) AS TABLE
 SELECT
     event_id, title, coins, version, known_from, kind, old_value, new_value, impact, impact_band

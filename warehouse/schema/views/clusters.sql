@@ -1,7 +1,7 @@
 -- name: view_clusters
 -- Grain: one row per coin and UTC day on which two or more of its upcoming events with an exact date
 -- begin.
--- Parameters: none. Read twice: moves with the clock.
+-- Read twice: moves with the clock.
 SELECT
     l.coin,
     any_value(l.symbol) AS symbol,

@@ -2,7 +2,7 @@
 -- Grain: a macro of one value, the text of a coin as it is compared: in small letters, letters of full
 -- width as those of ASCII, white space as single blanks inside and none around, without control
 -- characters and others that are not seen.
--- Parameters: given, the text. Run twice: fails; it is made once in a new file.
+-- Parameters: given, the text.
 CREATE MACRO _almanac.coin_text(given) AS CASE
     WHEN regexp_full_match(given, '[!-~]+') THEN lower(given)
     ELSE lower(trim(regexp_replace(regexp_replace(
@@ -18,14 +18,14 @@ END
 
 -- name: macro_coin_kind
 -- Grain: a macro of one value, what the text of a coin says that it is: slug, symbol or name; else empty.
--- Parameters: given, the text. Run twice: fails; it is made once in a new file.
+-- Parameters: given, the text.
 CREATE MACRO _almanac.coin_kind(given) AS replace(
     regexp_extract(_almanac.coin_text(given), '^(slug|symbol|ticker|name):', 1), 'ticker', 'symbol'
 )
 
 -- name: macro_coin_label
 -- Grain: a macro of one value, the text of a coin as it is compared, without what says what it is.
--- Parameters: given, the text. Run twice: fails; it is made once in a new file.
+-- Parameters: given, the text.
 CREATE MACRO _almanac.coin_label(given) AS
     regexp_replace(_almanac.coin_text(given), '^(slug|symbol|ticker|name):\s*', '')
 
@@ -33,7 +33,6 @@ CREATE MACRO _almanac.coin_label(given) AS
 -- Grain: a macro of one value, what the text of a coin is to a coin: slug, symbol or name; prefix, if one
 -- of them begins with it; NULL if none does.
 -- Parameters: wanted, the text; slug, symbol, name, of the coin.
--- Run twice: fails; it is made once in a new file.
 CREATE MACRO _almanac.coin_match(wanted, slug, symbol, name) AS CASE
     WHEN coalesce(_almanac.coin_label(wanted), '') = '' THEN NULL
     WHEN _almanac.coin_text(slug) = _almanac.coin_label(wanted)
@@ -54,7 +53,6 @@ END
 -- case, then what only begins with the text; the highest rank first among equals. An error if there is
 -- none.
 -- Parameters: wanted, the text; `slug:`, `symbol:` or `name:` before it says what it is.
--- Run twice: fails; it is made once in a new file.
 -- The check of the text returns no row. Its columns are no constants, so that no filter of the caller can
 -- skip it.
 CREATE MACRO coin_lookup(wanted) AS TABLE

@@ -1,7 +1,7 @@
 -- name: macro_coins_at
 -- Grain: one row per coin that a complete pull had shown by the instant: as the last of them shows it, or
 -- without rank and counts. No row before the first complete pull.
--- Parameters: moment, a TIMESTAMPTZ. Run twice: fails; it is made once in a new file.
+-- Parameters: moment, a TIMESTAMPTZ.
 -- The last observation is found from two columns alone: there may be millions of them.
 CREATE MACRO _almanac.coins_at(moment) AS TABLE
 SELECT
@@ -27,7 +27,7 @@ LEFT JOIN _almanac.coin_absences AS a
 -- Grain: one row per coin that a complete pull had shown by the instant `ts`, as the last of them shows it;
 -- symbol and name are the current ones. An error for an instant before the first complete pull of coins,
 -- or still to come.
--- Parameters: ts, an instant as in events_as_of. Run twice: fails; it is made once in a new file.
+-- Parameters: ts, an instant as in events_as_of.
 -- The last part is the check of the time, as in refusal_as_of.
 CREATE MACRO coins_as_of(ts) AS TABLE
 SELECT
@@ -71,7 +71,6 @@ WHERE refusal IS NOT NULL
 -- those with a rank up to it. An error for an instant without an answer, as coins_as_of, and for a `top`
 -- below 1.
 -- Parameters: ts, an instant as in events_as_of; top, a rank, or NULL for every coin.
--- Run twice: fails; it is made once in a new file.
 CREATE MACRO universe(ts, top := NULL) AS TABLE
 SELECT coin, symbol, name, rank, tracked
 FROM coins_as_of(ts)
@@ -84,7 +83,7 @@ ORDER BY rank NULLS LAST, coin
 -- name: macro_event_coins_as_of
 -- Grain: one row per event known at the instant `ts` and coin linked to it then; rank as of then,
 -- symbol and name are the current ones. An error for an instant without an answer, as events_as_of.
--- Parameters: ts, an instant as in events_as_of. Run twice: fails; it is made once in a new file.
+-- Parameters: ts, an instant as in events_as_of.
 CREATE MACRO event_coins_as_of(ts) AS TABLE
 SELECT
     e.event_id,

@@ -2,7 +2,7 @@
 -- Grain: one row per feed, plan, window and filters: its last complete pull at or before `ts`. A
 -- window is the same if its dates are, or if they are as many days from the day of the pull.
 -- An error for an instant without an answer, as events_as_of.
--- Parameters: ts, an instant as in events_as_of. Run twice: fails; it is made once in a new file.
+-- Parameters: ts, an instant as in events_as_of.
 CREATE MACRO coverage_at(ts) AS TABLE
 SELECT
     feed, plan, lower, upper, coins, categories, since, observed_at, content_at,

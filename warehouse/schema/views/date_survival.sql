@@ -4,7 +4,6 @@
 -- Grain: one row per category, precision and number of days; category NULL has every event, precision
 -- NULL every precision.
 -- Parameters: ts, an instant as events_as_of takes it; days, a number above 0, or a list of them.
--- Run twice: fails, since the macro is there; it is made once in a new file.
 -- Kaplan and Meier (1958) with late entry. Age 0 is when the first date became known: the first
 -- observation of an event that was created while watched; for an event that was not updated before its
 -- first observation it is created_at, and the event enters at that observation. Of the others the

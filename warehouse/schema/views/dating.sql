@@ -4,7 +4,7 @@
 
 -- name: macro_unknown_fields
 -- Grain: a macro of one value, the fields without a bit in a bitmask.
--- Parameters: known, the bitmask. Run twice: fails; it is made once in a new file.
+-- Parameters: known, the bitmask.
 -- Each use is planned anew, so there is one condition for all fields.
 CREATE MACRO _almanac.unknown_fields(known) AS list_filter(
     [{each fields: '@name'}],
@@ -14,7 +14,7 @@ CREATE MACRO _almanac.unknown_fields(known) AS list_filter(
 -- name: macro_end_after
 -- Grain: a macro of one value, the exclusive end of what begins at an instant: a day later for
 -- 00:00:00, which stands for the whole day, else the next second, the unit of the service's dates.
--- Parameters: starts, an instant. Run twice: fails; it is made once in a new file.
+-- Parameters: starts, an instant.
 CREATE MACRO _almanac.end_after(starts) AS
     starts
     + CASE
@@ -25,7 +25,7 @@ CREATE MACRO _almanac.end_after(starts) AS
 -- name: macro_date_precision
 -- Grain: a macro of one value: instant, day, month, quarter, year or deadline; NULL without a date.
 -- An estimated date of no known period is a deadline. What is not said to be exact is not exact.
--- Parameters: the fields of an event. Run twice: fails; it is made once in a new file.
+-- Parameters: the fields of an event.
 CREATE MACRO _almanac.date_precision(starts, kind, is_open) AS CASE
     WHEN starts IS NULL THEN NULL
     WHEN lower(kind) IN ('month', 'quarter', 'year') THEN lower(kind)
@@ -39,7 +39,6 @@ END
 -- An estimated date is the end of its period (interface, estimated dates), also where that is the
 -- first instant after it; any other date is an instant of its period.
 -- Parameters: starts, its date; exactness, its date_precision; is_open, whether it is estimated.
--- Run twice: fails; it is made once in a new file.
 CREATE MACRO _almanac.earliest(starts, exactness, is_open) AS CASE
     WHEN exactness IN ('month', 'quarter', 'year')
         THEN date_trunc(
@@ -55,7 +54,6 @@ END
 -- Grain: a macro of one value, the exclusive end of the time in which an event may begin: the end of
 -- its period, of the UTC day of its deadline, of its day, or of its second.
 -- Parameters: starts, its date; exactness, its date_precision; first, its earliest.
--- Run twice: fails; it is made once in a new file.
 CREATE MACRO _almanac.begins_by(starts, exactness, first) AS CASE
     WHEN exactness IN ('month', 'quarter', 'year')
         THEN (
@@ -75,13 +73,12 @@ END
 -- Grain: a macro of one value, the exclusive end of an event: that of the time in which it may begin,
 -- or of its last day if that is later.
 -- Parameters: starts and ends, its date and the end of its date; exactness, its date_precision; first,
--- its earliest. Run twice: fails; it is made once in a new file.
+-- its earliest.
 CREATE MACRO _almanac.latest(starts, ends, exactness, first) AS
     greatest(_almanac.end_after(ends), _almanac.begins_by(starts, exactness, first))
 
 -- name: macro_period_word
 -- Grain: a macro of one value, the pattern of a month, quarter or half in a displayed date.
--- Parameters: none. Run twice: fails; it is made once in a new file.
 CREATE MACRO _almanac.period_word() AS
     '\b(q[1-4]|h[12]|jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?'
     || '|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b'
@@ -91,7 +88,6 @@ CREATE MACRO _almanac.period_word() AS
 -- has a year stays, and one that names no day or period, as `TBA`. The first instant of a year may be
 -- the end of the one before.
 -- Parameters: shown, the displayed date; starts and ends, the date and its end.
--- Run twice: fails; it is made once in a new file.
 CREATE MACRO _almanac.with_year(shown, starts, ends) AS CASE
     WHEN starts IS NULL OR regexp_matches(shown, '(^|\D)\d{4}(\D|$)') THEN shown
     WHEN NOT regexp_matches(shown, '\b\d\d?(st|nd|rd|th)?\b|' || _almanac.period_word(), 'i') THEN shown
@@ -108,7 +104,7 @@ END
 -- Grain: a macro of one value, the displayed date with its years. Without a visible text it is made of
 -- the date, as the service writes it.
 -- Parameters: shown, the displayed date; starts and ends, the date and its end; exactness, its
--- date_precision; first, its earliest. Run twice: fails; it is made once in a new file.
+-- date_precision; first, its earliest.
 CREATE MACRO _almanac.displayed_date_full(shown, starts, ends, exactness, first) AS CASE
     WHEN regexp_matches(shown, '[^\s\pZ\pC]') THEN _almanac.with_year(shown, starts, ends)
     ELSE CASE exactness
@@ -127,7 +123,6 @@ END
 -- name: macro_edge
 -- Grain: a macro of one value, the start (edge 0) or the exclusive end (1) of a period.
 -- Parameters: word, as of macro_period_word, empty for the whole year; in_year, a text; edge.
--- Run twice: fails; it is made once in a new file.
 CREATE MACRO _almanac.edge(word, in_year, edge) AS (make_timestamp(
     in_year::BIGINT,
     CASE word[1]
@@ -144,7 +139,7 @@ CREATE MACRO _almanac.edge(word, in_year, edge) AS (make_timestamp(
 -- date; NULL if it does not. What both allow counts, else what the displayed period allows; as the
 -- shortest month, quarter or year that contains it.
 -- Parameters: shown, the displayed date; starts and ends, the date and its end; exactness, its
--- date_precision; first, its earliest. Run twice: fails; it is made once in a new file.
+-- date_precision; first, its earliest.
 CREATE MACRO _almanac.agreed_period(shown, starts, ends, exactness, first) AS CASE
     WHEN starts IS NOT NULL AND regexp_full_match(
         shown,
@@ -191,7 +186,7 @@ END
 -- name: macro_date_doubt
 -- Grain: a macro of one value, how the displayed date contradicts the date, or NULL.
 -- Parameters: period, the agreed_period; shown, the displayed date; starts, the date; exactness, what its
--- type says. Run twice: fails; it is made once in a new file.
+-- type says.
 CREATE MACRO _almanac.date_doubt(period, shown, starts, exactness) AS CASE WHEN period IS NOT NULL THEN
     'displayed as ' || shown || ', but the date is ' || strftime(starts AT TIME ZONE 'UTC', '%Y-%m-%d')
     || ' (' || exactness || ')'
@@ -200,7 +195,6 @@ END
 -- name: macro_date_exact
 -- Grain: a macro of one value, the date of an event if it is exact: an instant, or a day's first one.
 -- Parameters: starts, its date; exactness, its date_precision.
--- Run twice: fails; it is made once in a new file.
 CREATE MACRO _almanac.date_exact(starts, exactness) AS
     CASE WHEN exactness IN ('instant', 'day') THEN starts END
 
@@ -208,7 +202,6 @@ CREATE MACRO _almanac.date_exact(starts, exactness) AS
 -- Grain: a macro of one value, the days from an instant to an exact date: whole UTC days if the date
 -- is a day, so that today is 0. NULL for other dates.
 -- Parameters: starts, its date; exactness, its date_precision; since, the instant.
--- Run twice: fails; it is made once in a new file.
 CREATE MACRO _almanac.days_until(starts, exactness, since) AS CASE exactness
     WHEN 'instant' THEN (epoch_us(starts) - epoch_us(since)) / 86400e6
     WHEN 'day'
@@ -217,10 +210,10 @@ END
 
 -- name: macro_day_of
 -- Grain: a macro of one value, the UTC day of an instant.
--- Parameters: moment, an instant. Run twice: fails; it is made once in a new file.
+-- Parameters: moment, an instant.
 CREATE MACRO _almanac.day_of(moment) AS (moment AT TIME ZONE 'UTC')::DATE
 
 -- name: macro_midnight
 -- Grain: a macro of one value, the first instant of the UTC day of an instant.
--- Parameters: moment, an instant. Run twice: fails; it is made once in a new file.
+-- Parameters: moment, an instant.
 CREATE MACRO _almanac.midnight(moment) AS _almanac.day_of(moment)::TIMESTAMP AT TIME ZONE 'UTC'

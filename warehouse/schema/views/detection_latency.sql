@@ -1,7 +1,6 @@
 -- name: view_detection_latency
 -- Grain: one row per observed version whose instant at the service is known: created while it was
 -- watched, cancelled, or another change that moved `updated_at`.
--- Parameters: none. Read twice: the same rows.
 -- What is revealed or withdrawn was changed at no instant that the service names.
 SELECT
     event_id,
@@ -29,7 +28,7 @@ FROM (
             ELSE new.updated_at
         END AS happened_at
     FROM event_versions AS new
-    LEFT JOIN event_versions AS old
+    LEFT JOIN state.ended_versions AS old
         ON old.event_id = new.event_id AND old.version = new.version - 1
 )
 WHERE kind IS NOT NULL AND happened_at IS NOT NULL

@@ -5,7 +5,6 @@
 -- service names: when it was created, last updated and cancelled. They end at the next one, the last
 -- at the first version. From the last update on the content is that of the first version, without a
 -- verification that came later; before, only created_at is known.
--- Parameters: none. Run twice: the same rows.
 SELECT
     event_id,
     {each fields before last_verified_at: CASE WHEN has_content THEN @name END AS @name},

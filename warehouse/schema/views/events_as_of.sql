@@ -8,7 +8,6 @@
 -- Grain: a macro of one value, the last pull of events at or before the instant `ts`; NULL if there
 -- was none.
 -- Parameters: ts, as in events_as_of.
--- Run twice: fails, since the macro is there; it is made once in a new file.
 CREATE MACRO _almanac.last_pull_at(ts) AS (
     SELECT max(observed_at)
     FROM batches
@@ -20,7 +19,6 @@ CREATE MACRO _almanac.last_pull_at(ts) AS (
 -- name: macro_versions_as_of
 -- Grain: one row per event observed by the instant `ts`, as it was known then.
 -- Parameters: ts, as in events_as_of.
--- Run twice: fails, since the macro is there; it is made once in a new file.
 -- Columns are compared with constants alone, so that a scan can skip row groups. What was missing then
 -- is joined from the few changes of it.
 CREATE MACRO _almanac.versions_as_of(ts) AS TABLE
@@ -45,7 +43,6 @@ WHERE v.known_from <= _almanac.instant(ts)
 -- name: macro_refusal_as_of
 -- Grain: no row; an error for parameters of events_as_of that have no answer.
 -- Parameters: ts and basis, as in events_as_of.
--- Run twice: fails, since the macro is there; it is made once in a new file.
 -- Each column is made from the check, so that no filter of the caller can skip it. The planner knows
 -- the values of a CASE, but not those of a hash.
 CREATE MACRO _almanac.refusal_as_of(ts, basis) AS TABLE
@@ -81,7 +78,6 @@ WHERE refusal IS NOT NULL
 -- Grain: one row per event known at the instant `ts`, as it was known then.
 -- Parameters: ts, an instant, or a date, timestamp or text, which are read as UTC where they name
 -- no zone (macro_instant); basis, 'observed' or 'claimed' (which also takes event_claims).
--- Run twice: fails, since the macro is there; it is made once in a new file.
 -- The form with a basis is apart: to plan the view of claims takes longer than most questions.
 CREATE MACRO events_as_of(ts) AS TABLE (
     SELECT * FROM _almanac.versions_as_of(ts)

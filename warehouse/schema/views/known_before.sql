@@ -3,7 +3,6 @@
 -- An event that was not known then is absent: also if nothing was pulled yet, and if the instant is
 -- still to come.
 -- Parameters: lead, an INTERVAL, or a text that is one; days and months are those of UTC.
--- Run twice: fails, since the macro is there; it is made once in a new file.
 CREATE MACRO known_before(lead) AS TABLE
 SELECT
     v.event_id,

@@ -3,7 +3,6 @@
 
 -- name: view_events
 -- Grain: one row per event, as now known.
--- Parameters: none. Run twice: the same rows.
 SELECT
     event_id,
     {each content: @name},
@@ -14,7 +13,6 @@ FROM state.current_versions
 
 -- name: view_event_versions
 -- Grain: one row per version of an event.
--- Parameters: none. Run twice: the same rows.
 FROM state.ended_versions
 UNION ALL
 SELECT
@@ -27,7 +25,6 @@ FROM state.current_versions
 
 -- name: view_event_coins
 -- Grain: one row per event and coin. A coin's own names come before those it had in an event.
--- Parameters: none. Run twice: the same rows.
 SELECT
     l.event_id,
     l.coin,
@@ -39,7 +36,6 @@ LEFT JOIN state.coin_labels AS n ON n.slug = l.coin
 
 -- name: view_event_categories
 -- Grain: one row per event and category. Events carry names; the id is found by name, in any case.
--- Parameters: none. Run twice: the same rows.
 SELECT l.event_id, c.category_id, l.category
 FROM (SELECT event_id, unnest(categories) AS category FROM events) AS l
 LEFT JOIN (
@@ -48,13 +44,11 @@ LEFT JOIN (
 
 -- name: view_cancellations
 -- Grain: one row per event listed as cancelled.
--- Parameters: none. Run twice: the same rows.
 SELECT event_id, cancelled_at, first_seen_at, last_seen_at, batch_id
 FROM state.cancellations_waiting
 
 -- name: view_coverage
 -- Grain: one row per complete pull of events or cancellations.
--- Parameters: none. Run twice: the same rows.
 SELECT
     batch_id, feed, plan, lower, upper, since, coins, categories, observed_at, content_at,
     arrived AS rows

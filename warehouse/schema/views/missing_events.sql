@@ -1,6 +1,5 @@
 -- name: view_missing_events
 -- Grain: one row per event that complete pulls should show and do not.
--- Parameters: none. Read twice: the same rows.
 SELECT
     event_id,
     title,

@@ -6,7 +6,6 @@
 -- Grain: a macro of one value, the first UTC day on which an event may begin. Before a deadline that
 -- is the day of `since`, at which it had not begun, but not a day after the deadline.
 -- Parameters: starts, exactness; first, its earliest; since, an instant.
--- Run twice: fails; it is made once in a new file.
 CREATE MACRO _almanac.first_day(starts, exactness, first, since) AS CASE
     WHEN exactness = 'deadline' THEN least(_almanac.day_of(since), _almanac.day_of(starts))
     ELSE _almanac.day_of(first)
@@ -16,7 +15,6 @@ END
 -- Grain: a macro of one value, the last UTC day on which an event may begin. DuckDB has a function
 -- last_day: of this name, a macro would not be found inside another one of an attached file.
 -- Parameters: starts, exactness; before, its begins_by.
--- Run twice: fails; it is made once in a new file.
 CREATE MACRO _almanac.end_day(starts, exactness, before) AS CASE
     WHEN exactness IN ('month', 'quarter', 'year') THEN _almanac.day_of(before) - 1
     ELSE _almanac.day_of(starts)
@@ -24,13 +22,12 @@ END
 
 -- name: macro_shift
 -- Grain: a macro of one value, the days from one instant to another, later is positive.
--- Parameters: old, new. Run twice: fails; it is made once in a new file.
+-- Parameters: old, new.
 CREATE MACRO _almanac.shift(old, new) AS (epoch_us(new) - epoch_us(old)) / 86400e6
 
 -- name: macro_is_within
 -- Grain: a macro of one value, whether a time in which an event may begin is inside another.
 -- Parameters: first and before, its earliest and begins_by; of both. An earliest that is NULL is open.
--- Run twice: fails; it is made once in a new file.
 CREATE MACRO _almanac.is_within(first, before, other_first, other_before) AS
     coalesce(first, '-infinity') >= coalesce(other_first, '-infinity') AND before <= other_before
 
@@ -40,7 +37,6 @@ CREATE MACRO _almanac.is_within(first, before, other_first, other_before) AS
 -- a date may begin at any time. Containment counts between dates of another precision alone: each
 -- deadline contains all earlier ones.
 -- Parameters: starts, exactness, first and before of both, as above.
--- Run twice: fails; it is made once in a new file.
 CREATE MACRO _almanac.move_kind(
     old_starts, old_exactness, old_first, old_before,
     new_starts, new_exactness, new_first, new_before
@@ -73,7 +69,6 @@ END
 -- Grain: a macro of one value, the days from an instant to the last day on which an event may begin;
 -- to an exact date those of macro_days_until. NULL without a date.
 -- Parameters: starts, exactness; before, its begins_by; since, the instant.
--- Run twice: fails; it is made once in a new file.
 CREATE MACRO _almanac.most_lead(starts, exactness, before, since) AS coalesce(
     _almanac.days_until(starts, exactness, since),
     _almanac.end_day(starts, exactness, before) - _almanac.day_of(since)
@@ -83,7 +78,7 @@ CREATE MACRO _almanac.most_lead(starts, exactness, before, since) AS coalesce(
 -- Grain: a macro of one value, as macro_most_lead, to the first day on which an event may begin. Who
 -- speaks of a deadline or a period expects it: it is not taken to have begun, unless all of that time
 -- was over.
--- Parameters: as macro_most_lead; first, its earliest. Run twice: fails; it is made once in a new file.
+-- Parameters: as macro_most_lead; first, its earliest.
 CREATE MACRO _almanac.least_lead(starts, exactness, first, before, since) AS CASE
     WHEN exactness IN ('instant', 'day') THEN _almanac.most_lead(starts, exactness, before, since)
     WHEN starts IS NOT NULL

@@ -1,7 +1,6 @@
 -- name: view_reschedules
 -- Grain: one row per version with another date, end or interval than the version before it. Of the
 -- versions of one instant only the last was ever known, and counts.
--- Parameters: none. Read twice: the same rows.
 -- A field that was unknown before did not change: it became known.
 SELECT
     event_id, title, coins, categories, impact, impact_band, version, known_from,
@@ -66,7 +65,7 @@ FROM (
             _almanac.begins_by(old.date, old.date_precision, old.earliest) AS old_begins_by,
             _almanac.begins_by(new.date, new.date_precision, new.earliest) AS new_begins_by
         FROM event_versions AS new
-        JOIN event_versions AS old
+        JOIN state.ended_versions AS old
             ON old.event_id = new.event_id
             AND old.known_to = new.known_from
             AND old.known_from < old.known_to

@@ -1,6 +1,5 @@
 -- name: view_score_history
 -- Grain: one row per observed version that gave or changed the score or the band of its event.
--- Parameters: none. Read twice: the same rows.
 SELECT
     event_id,
     title,

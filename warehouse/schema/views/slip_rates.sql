@@ -3,7 +3,7 @@
 -- name: macro_span
 -- Grain: a macro of one value, an interval; NULL for a text that is none, or may be another: M is a
 -- month for pandas, and a minute for DuckDB, which takes a number without a unit for seconds.
--- Parameters: given, an interval or a text. Run twice: fails; it is made once in a new file.
+-- Parameters: given, an interval or a text.
 CREATE MACRO _almanac.span(given) AS CASE
     WHEN typeof(given) <> 'INTERVAL' AND (
         regexp_matches(given::VARCHAR, '\d\s*M(\s|\d|$)')
@@ -15,7 +15,7 @@ END
 
 -- name: macro_no_span
 -- Grain: a macro of one value, why a text is no interval.
--- Parameters: given, the text. Run twice: fails; it is made once in a new file.
+-- Parameters: given, the text.
 CREATE MACRO _almanac.no_span(given) AS
     given::VARCHAR || ' is no interval. Expected numbers with units, such as 7 days or 12 hours. '
     || 'The unit M is refused, since it may be months or minutes'
@@ -24,7 +24,6 @@ CREATE MACRO _almanac.no_span(given) AS
 -- Grain: a macro of one value, the instant a span after another; NULL if the span is not one.
 -- Parameters: moment, as macro_instant takes it; span, an interval, or a number of days of 24 hours.
 -- A month is one of the UTC calendar, whatever the zone of the session.
--- Run twice: fails; it is made once in a new file.
 CREATE MACRO _almanac.after(moment, span) AS (
     (_almanac.instant(moment) AT TIME ZONE 'UTC')
     + CASE
@@ -36,7 +35,7 @@ CREATE MACRO _almanac.after(moment, span) AS (
 
 -- name: macro_distance_from
 -- Grain: a macro of one value, the first day of the distance band in which a number of days lies.
--- Parameters: days. Run twice: fails; it is made once in a new file.
+-- Parameters: days.
 CREATE MACRO _almanac.distance_from(days) AS CASE
     WHEN days <= 7 THEN 0
     WHEN days <= 30 THEN 8
@@ -49,7 +48,6 @@ END
 -- Grain: one row per category, distance band and precision of the events that were upcoming at
 -- `cohort_from`; category NULL has all of them.
 -- Parameters: cohort_from, an instant as events_as_of takes it; horizon, an interval or days.
--- Run twice: fails, since the macro is there; it is made once in a new file.
 -- The cohort is that of upcoming_as_of. The check of the parameters returns no row. It is below the
 -- grouping, which reads all rows, so that no limit of the caller can skip it, and its columns differ and
 -- are no constants, so that no filter can.

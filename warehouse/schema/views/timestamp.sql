@@ -6,7 +6,6 @@
 -- A text has a form of its own, so that other values do not pay for planning it. It is looked at
 -- first: cast to TIMESTAMP it loses the zone that it names, and cast to TIMESTAMPTZ an abbreviation is
 -- one of ICU's short names: CST is Chicago there, and may be China to its author.
--- Run twice: fails, since the macro is there; it is made once in a new file.
 CREATE MACRO _almanac.instant(ts VARCHAR) AS CASE
     WHEN regexp_full_match(
         ts, '\s*\d{4}[-/]\d\d?[-/]\d\d?([Tt ]+\d\d?:\d\d(:\d\d([.,]\d+)?)?(\s*([Zz]|(?i:UTC|GMT)|[+-]00(:?00)?))?)?\s*'
@@ -31,7 +30,7 @@ END
 
 -- name: macro_local_of
 -- Grain: a macro of one value, the date and time of a text, without its zone; NULL if it has none.
--- Parameters: given, the text. Run twice: fails; it is made once in a new file.
+-- Parameters: given, the text.
 CREATE MACRO _almanac.local_of(given) AS TRY_CAST(replace(regexp_extract(
     given, '^\s*(\d{4}[-/]\d\d?[-/]\d\d?([Tt ]+\d\d?:[\d:.,]+)?)', 1
 ), ',', '.') AS TIMESTAMP)
@@ -40,7 +39,6 @@ CREATE MACRO _almanac.local_of(given) AS TRY_CAST(replace(regexp_extract(
 -- Grain: a macro of one value, the first instant at which the clocks of a zone show a time. DuckDB takes
 -- the last of two; of one that is skipped this is an hour earlier than DuckDB has it.
 -- Parameters: local, the time; zone, an offset or an IANA name.
--- Run twice: fails; it is made once in a new file.
 CREATE MACRO _almanac.first_of(local, zone) AS least(
     _almanac.zoned(local, zone),
     _almanac.zoned(local - INTERVAL 60 MINUTES, zone) + INTERVAL 60 MINUTES,
@@ -50,19 +48,19 @@ CREATE MACRO _almanac.first_of(local, zone) AS least(
 -- name: macro_zoned
 -- Grain: a macro of one value, the instant of a time in a zone as DuckDB reads it, NULL if there is no
 -- such zone. DuckDB 1.4 wants seconds.
--- Parameters: local, zone, as macro_first_of. Run twice: fails; it is made once in a new file.
+-- Parameters: local, zone, as macro_first_of.
 CREATE MACRO _almanac.zoned(local, zone) AS
     TRY_CAST(strftime(local, '%Y-%m-%d %H:%M:%S.%f') || zone AS TIMESTAMPTZ)
 
 -- name: macro_shown
 -- Grain: a macro of one value, an instant as a message shows it.
--- Parameters: moment, an instant. Run twice: fails; it is made once in a new file.
+-- Parameters: moment, an instant.
 CREATE MACRO _almanac.shown(moment) AS
     strftime(moment::TIMESTAMPTZ AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%SZ')
 
 -- name: macro_unreadable
 -- Grain: a macro of one value, why a text is not a timestamp.
--- Parameters: ts, the text. Run twice: fails; it is made once in a new file.
+-- Parameters: ts, the text.
 CREATE MACRO _almanac.unreadable(ts) AS
     '''' || ts::VARCHAR || ''' is not a timestamp. Expected a form such as 2026-03-02 or 2026-03-02 12:00:00, '
     || 'which is UTC; the time may end in Z, UTC, GMT, an offset such as -06:00, or an IANA name such '
@@ -74,7 +72,6 @@ CREATE MACRO _almanac.unreadable(ts) AS
 -- Parameters: caller, the macro that was called; what, the rows that it gives; ts, its parameter, and
 -- moment, the instant of it; first_at and last_at, the pulls of these rows; advice, what to use for
 -- earlier times. The instant is a column, since each use of macro_instant is planned anew.
--- Run twice: fails, since the macro is there; it is made once in a new file.
 CREATE MACRO _almanac.refused(caller, what, ts, moment, first_at, last_at, advice) AS CASE
     WHEN moment BETWEEN first_at::TIMESTAMPTZ AND greatest(now(), last_at) THEN false
     ELSE error(caller || ': ' || CASE

@@ -1,7 +1,7 @@
 -- name: view_today
 -- Grain: one row per event with an exact date that takes place on the UTC day of now(), also if it
 -- is over, or began before; scheduled, and not missing.
--- Parameters: none. Read twice: moves with the clock.
+-- Read twice: moves with the clock.
 SELECT
     event_id,
     title,
@@ -23,7 +23,7 @@ WHERE status = 'scheduled'
 -- name: view_under_way
 -- Grain: one row per event with an exact date that has begun and is not over at now(); scheduled,
 -- and not missing.
--- Parameters: none. Read twice: moves with the clock.
+-- Read twice: moves with the clock.
 SELECT
     event_id,
     title,

@@ -1,7 +1,7 @@
 -- name: macro_upcoming_as_of
 -- Grain: one row per event that was scheduled, not missing, and not over at the instant `ts`, as it
 -- was known then. An error for an instant without an answer, as events_as_of.
--- Parameters: ts, an instant as in events_as_of. Run twice: fails; it is made once in a new file.
+-- Parameters: ts, an instant as in events_as_of.
 -- A comparison with NULL would be a filter without rows, which skips the check of the instant.
 CREATE MACRO upcoming_as_of(ts) AS TABLE
 SELECT

@@ -1,6 +1,6 @@
 -- name: view_upcoming_events
 -- Grain: one row per event that is scheduled, not missing, and not over at now().
--- Parameters: none. Read twice: moves with the clock.
+-- Read twice: moves with the clock.
 -- An event is over at the end of the interval in which it may take place, not at its date: that is
 -- the first instant of a day, or of the day of a deadline.
 SELECT
