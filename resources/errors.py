@@ -19,15 +19,14 @@ ledger. 404 and 410 of a look-up are answers, not errors. No error shows the key
 the objects that it refers to.
 """
 
-from datetime import datetime, timedelta
-from typing import ClassVar, Final, Literal
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar, Literal
 
 from almanac.core.errors import AlmanacError
 from resources.response import ResponseHead
 
 NotDataKind = Literal["html", "json", "text", "empty", "bare_header"]
-Reason = Literal["quota", "asked_to_wait", "failing"]
-Period = Literal["month", "day"]
 
 
 class CatalogError(AlmanacError):
@@ -81,28 +80,36 @@ class TooSlow(RetryLater):
     next_step = "Request less: a smaller limit, or half the range of dates"
 
 
-class Defer(CatalogError):
-    """The service won't answer for a long time; `resume_at` (UTC) is when it will.
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a request is not sent before `until`: its code and sentence (limits/decision.py).
 
-    `reason` is `quota`, `asked_to_wait`, or `failing` for an export that failed on every attempt.
-    `estimated` is true if the service named no time: a quota of a month then ends with the month,
-    and one of a day (`period`) at midnight UTC.
+    `is_stated` is false if the time is estimated.
     """
 
-    def __init__(
-        self,
-        happened: str,
-        *,
-        resume_at: datetime,
-        reason: Reason,
-        estimated: bool = False,
-        period: Period = "month",
-    ) -> None:
-        super().__init__(happened, next_step=f"Resume at {resume_at:%Y-%m-%d %H:%M:%S} UTC")
-        self.resume_at = resume_at
-        self.reason: Reason = reason
-        self.estimated = estimated
-        self.period: Period = period
+    code: str
+    sentence: str
+    until: datetime
+    is_stated: bool = True
+
+    @property
+    def is_deferral(self) -> bool:
+        """Whether the work is deferred; else the process waits."""
+        return self.code not in ("rate", "held", "interval")
+
+
+class Defer(CatalogError):
+    """The service won't answer for a long time.
+
+    `resume_at` (UTC) is when it will. `attempts` is 0 if nothing was sent this time.
+    """
+
+    def __init__(self, reason: Reason, *, attempts: int = 1) -> None:
+        next_step = f"Resume at {reason.until:%Y-%m-%d %H:%M:%S} UTC"
+        super().__init__(reason.sentence, next_step=next_step)
+        self.reason = reason
+        self.resume_at = reason.until
+        self.attempts = attempts
 
 
 class AccessDenied(CatalogError):
@@ -141,16 +148,3 @@ class NotData(ContractBroken):
     def __init__(self, happened: str, *, kind: NotDataKind) -> None:
         super().__init__(happened)
         self.kind: NotDataKind = kind
-
-
-FAILED_EXPORT_AGAIN_AFTER: Final = timedelta(hours=3)
-"""The wait after a failed export. Then the whole daily pull is repeated, which costs requests
-again."""
-
-
-def defer_failed_export(error: CatalogError, now: datetime) -> Defer:
-    """Return the deferral of an export that failed on every attempt."""
-    deferral = Defer(error.happened, resume_at=now + FAILED_EXPORT_AGAIN_AFTER, reason="failing")
-    deferral.attempts = error.attempts
-    deferral.left = error.left
-    return deferral

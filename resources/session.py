@@ -28,8 +28,8 @@ from resources.errors import (
     QuotaUnknown,
     RetryLater,
     TruncatedBody,
-    defer_failed_export,
 )
+from resources.limits.decision import defer_failed_export
 from resources.limits.limiter import Limiter
 from resources.request_log import DeferredPulls, ReportedUsage, RequestLog, make_deferral_note
 from resources.scopes import PollWindow, count_pages, near_window

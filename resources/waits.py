@@ -44,11 +44,6 @@ class RetryPolicy:
     total_s: float = 180.0
     base_s: float = 0.5
     cap_s: float = 30.0
-    retry_after_max_s: float = 120.0
-    """A longer Retry-After is not waited for: it becomes a Defer."""
-    defer_max_s: float = 86_400.0
-    """The longest Defer for a wait that is not the quota's. After this time another request is
-    made."""
     slow_after_s: float = 20.0
     """A 500 that took this long is TooSlow (the service's own limit is 30 s)."""
 

@@ -10,6 +10,7 @@ import pytest
 from almanac.command_line import list_commands
 from almanac.core.statements import statements_in
 from pipeline.settings import PREFIX, Settings, make_settings_page
+from resources.limits.decision import make_reason_table
 from warehouse.schema.views import MACROS
 
 ROOT = Path(__file__).parent.parent
@@ -164,6 +165,10 @@ def test_the_readme_has_at_most_700_words() -> None:
 
 def test_the_settings_page_equals_its_generated_text() -> None:
     assert text_of(ROOT / "docs/settings.md") == make_settings_page()
+
+
+def test_the_page_of_operation_has_each_reason_why_a_request_is_not_sent() -> None:
+    assert make_reason_table() in text_of(ROOT / "docs/operate.md")
 
 
 def test_the_page_of_commands_has_the_summary_of_each_command() -> None:

@@ -18,13 +18,11 @@ from pydantic import SecretStr
 
 from almanac.core.text import plain_line
 from catalog.contract.constants import KEY_HEADER
-from catalog.contract.plans import day_start
 from resources.errors import (
     AccessDenied,
     CatalogError,
     ContractBroken,
     Defer,
-    Period,
     PlanLacksAccess,
     RequestRejected,
     RetryLater,
@@ -33,7 +31,8 @@ from resources.errors import (
 )
 from resources.http.network import connection_error, proxy_refused
 from resources.http.response_body import Body, Bounds, looks_like_html, read_count
-from resources.limits.ledger import QuotaHeaders, next_reset
+from resources.limits.decision import read_deferral
+from resources.limits.ledger import QuotaHeaders
 from resources.limits.limiter import RATE_LIMITED_WAIT_S, Limiter, Permit
 from resources.redaction import Redactor
 from resources.request_log import Observer, SentRequest
@@ -52,21 +51,6 @@ _MESSAGE_CHARS: Final = 200
 _ID_CHARS: Final = 100
 _HTTP_ERRORS: Final = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL)
 _TIMEOUT_MESSAGE: Final = re.compile(r"\bran longer than\b")
-_DAILY: Final = re.compile(
-    r"\b(daily|per day|24[ -]?h(ours)?)\b.*\b(quota|limit|requests?|calls?|allowance)\b"
-    r"|\b(quota|limit|requests?|calls?|allowance)\b.*\b(daily|(per|for the|a) day|today)\b"
-    r"|daily[_-]?(request[_-]?)?(quota|limit)|(quota|limit)[a-z]*[_-]daily",
-    re.I | re.S,
-)
-"""A code or message that means that the quota of the day is used up."""
-_QUOTA: Final = re.compile(r"quota", re.I)
-_RATE: Final = re.compile(r"rate|burst|per[ _-]?(second|minute|hour)", re.I)
-_MONTH_MESSAGE: Final = re.compile(r"(?<!rate )(?<!burst )limit exceeded", re.I)
-"""The message of a response that means that the quota of the month is used up. A gateway's "API
-rate limit exceeded" does not mean that."""
-_LONGEST_MONTH_S: Final = 31 * 86_400.0
-_LEAST_DAY_WAIT_S: Final = 60.0
-_LONGEST_DAY_S: Final = 25 * 3_600.0
 _LONGEST_PERIOD_S: Final = 366 * 86_400
 _EPOCH_FROM: Final = 1_000_000_000
 """A larger number is read as seconds since 1970."""
@@ -250,16 +234,19 @@ class Caller:
     def _transient(
         self, answer: Answer, body: "ErrorFields", text: str, seconds: float
     ) -> RetryLater | Defer:
-        policy, now = self.policy, answer.date
-        wait_s = retry_after_s(answer.headers.get("retry-after"), now=now)
-        if answer.status == 429 and (period := _quota_of(body)) is not None:
-            left_s = self.limiter.resets_in_s()
-            return _quota_gone(answer, wait_s, text, period, month_left_s=left_s)
-        if wait_s is not None and wait_s > policy.retry_after_max_s:
-            resume_at = now + timedelta(seconds=min(wait_s, policy.defer_max_s))
-            return Defer(
-                f"{text}, and requested a wait", resume_at=resume_at, reason="asked_to_wait"
-            )
+        wait_s = retry_after_s(answer.headers.get("retry-after"), now=answer.date)
+        reason = read_deferral(
+            answer.status,
+            body.code,
+            body.message,
+            text,
+            wait_s=wait_s,
+            heard=read_quota_headers(answer.headers),
+            month_left_s=self.limiter.resets_in_s(),
+            now=answer.date,
+        )
+        if reason is not None:
+            return Defer(reason)
         if answer.status == 429:
             return RetryLater(
                 text,
@@ -268,7 +255,7 @@ class Caller:
                 "key",
             )
         says_timeout = body.code == "timeout" or _TIMEOUT_MESSAGE.search(body.message) is not None
-        if answer.status in _SLOW and (seconds >= policy.slow_after_s or says_timeout):
+        if answer.status in _SLOW and (seconds >= self.policy.slow_after_s or says_timeout):
             return TooSlow(f"{text} within {seconds:.1f} s")
         return RetryLater(text, wait_s=wait_s or 0.0)
 
@@ -283,11 +270,12 @@ class Caller:
         if not isinstance(failure, Defer):
             return
         wait_s = (failure.resume_at - answer.date).total_seconds()
-        if failure.reason == "quota" and failure.period == "month":
-            limiter.on_quota_exhausted(None if failure.estimated else wait_s, charged)
+        code = failure.reason.code
+        if code == "quota":
+            limiter.on_quota_exhausted(wait_s if failure.reason.is_stated else None, charged)
         else:
             # At the end of a day the month is not over: nothing is sent until then.
-            is_for_all = failure.reason == "quota" or answer.status != 429
+            is_for_all = code == "daily_quota" or answer.status != 429
             limiter.on_rate_limited(wait_s, for_export=call.for_export and not is_for_all)
 
 
@@ -332,47 +320,6 @@ def read_error_body(answer: Answer) -> ErrorFields:
 def is_version_retired(answer: Answer) -> bool:
     """Whether an error is about the version of the interface, not about the requested resource."""
     return read_error_body(answer).code == _RETIRED
-
-
-def _quota_of(body: ErrorFields) -> Period | None:
-    """Return the period of the quota that a response says is used up; None if it is not a quota."""
-    text = f"{body.code} {body.message}"
-    if _DAILY.search(text) is not None:
-        return "day"
-    says_quota = _QUOTA.search(text) is not None and _RATE.search(text) is None
-    if says_quota or _MONTH_MESSAGE.search(body.message) is not None:
-        return "month"
-    return None
-
-
-def _quota_gone(
-    answer: Answer, wait_s: float | None, text: str, period: Period, *, month_left_s: float | None
-) -> Defer:
-    """Return a Defer that ends when the quota resets.
-
-    The reset of a month: from Retry-After, else from the headers, else as last known, else the
-    first of the next month, 00:00 UTC. The reset of a day: from Retry-After, else from the headers,
-    else the next midnight UTC.
-    """
-    now, heard = answer.date, read_quota_headers(answer.headers)
-    heard_s = None if heard is None else heard.resets_in_s
-    if period == "day":
-        # A shorter wait is that of the rate, which many services state in every 429.
-        stated = (s for s in (wait_s, heard_s) if s and _LEAST_DAY_WAIT_S <= s <= _LONGEST_DAY_S)
-        left_s = next(stated, None)
-        resume_at = day_start(now) + timedelta(days=1)
-    else:
-        left_s = wait_s or heard_s or month_left_s
-        resume_at = next_reset(now)
-    if left_s:
-        resume_at = now + timedelta(seconds=min(left_s, _LONGEST_MONTH_S))
-    return Defer(
-        f"{text}: the {'daily' if period == 'day' else 'monthly'} quota is used up",
-        resume_at=resume_at,
-        reason="quota",
-        estimated=not left_s,
-        period=period,
-    )
 
 
 def read_quota_headers(headers: Mapping[str, str]) -> QuotaHeaders | None:

@@ -31,7 +31,6 @@ from resources.errors import (
     NotData,
     TooSlow,
     TruncatedBody,
-    defer_failed_export,
 )
 from resources.http.client import NOT_MODIFIED, ExportPull
 from resources.http.paginator import PAGED
@@ -44,6 +43,7 @@ from resources.ingest.context import (
     lock_pull,
 )
 from resources.ingest.paged_pull import PagedPull
+from resources.limits.decision import defer_failed_export
 from resources.response import Answer, ResponseHead
 from resources.scopes import covers, halve_dates, make_scope, split_filters
 from resources.service_clock import read_etag, read_http_date

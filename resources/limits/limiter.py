@@ -9,12 +9,18 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from math import ceil
 from threading import Lock
 from typing import Final
 
 from resources.errors import Defer, QuotaUnknown, Reason
+from resources.limits.decision import (
+    LONGEST_HOLD_S,
+    LONGEST_WAIT_S,
+    check_quota,
+    find_wait,
+)
 from resources.limits.ledger import (
     SAME_MONTH_S,
     SECOND_NS,
@@ -33,10 +39,6 @@ RATE_LIMITED_WAIT_S: Final = 1.0
 """The wait after a 429 without Retry-After (interface section 7)."""
 JITTER_S: Final = 1.0
 """How long the network may delay a request before it arrives together with a later one."""
-LONGEST_HOLD_S: Final = 86_400.0
-"""The longest wait for an unreadable limit; then the request is sent anyway."""
-LONGEST_WAIT_S: Final = 120.0
-"""If the service requests a longer wait, the work is deferred."""
 _LONGEST_SLEEP_S: Final = 5.0
 """The longest sleep. A waiting process then checks again, since the wait may be over."""
 _LEAST_SLEEP_S: Final = 0.000_5
@@ -49,7 +51,6 @@ _LEAST_RESET_S: Final = 60.0
 _WINDOW_S: Final = 3_600
 """A limit with a nearer reset may be a rate limit: some services report it in these headers."""
 _SAME_RESET_S: Final = 60
-_PACING: Final = "the rate limit of the key allows no earlier request"
 _PACING_NOTICED_S: Final = 10.0
 """Shorter waits for the rate are usual: the progress of the work shows them."""
 
@@ -115,12 +116,14 @@ class Limiter:
         while True:
             # One thread of a process asks and sleeps: together they would ask for one token.
             with nullcontext() if for_export else self._queue:
-                permit, wait_s, why = self._take(for_usage=for_usage, for_export=for_export)
-                if permit is not None:
-                    return permit
-                noticed_s = _PACING_NOTICED_S if why == _PACING else NOTICED_S
+                now = self.clock()
+                taken = self._take(now, for_usage=for_usage, for_export=for_export)
+                if isinstance(taken, Permit):
+                    return taken
+                wait_s = (taken.until - now).total_seconds()
+                noticed_s = _PACING_NOTICED_S if taken.code == "rate" else NOTICED_S
                 if not is_reported and waited_s + wait_s > noticed_s:
-                    report_wait(wait_s, why, now=self.clock())
+                    report_wait(wait_s, taken.sentence, now=now)
                     is_reported = True
                 nap_s = min(max(wait_s, _LEAST_SLEEP_S), _LONGEST_SLEEP_S)
                 self.sleep(nap_s)
@@ -238,20 +241,24 @@ class Limiter:
             if is_unknown and self.request_account is not None:
                 self.request_account()
 
-    def _take(self, *, for_usage: bool, for_export: bool) -> tuple[Permit | None, float, str]:
-        """Take a token and return a permit, or how long to wait and for what."""
+    def _take(self, now: datetime, *, for_usage: bool, for_export: bool) -> Permit | Reason:
+        """Take a token and return a permit, or why it has to wait."""
+        longest_export_s = max(LONGEST_WAIT_S, self.export_interval_s + 2 * JITTER_S)
         with self.ledger.locked() as state:
             now_ns, pace = self.ledger.now_ns(), self.pace(state)
+            reason = None
             if not for_usage:
-                self._check_quota(state)
-            tokens = state.tokens_at(now_ns, pace)
-            token_s = max(0.0, 1 - tokens) * pace.interval_ns / SECOND_NS
-            held_s = max(0, state.held_until_ns - now_ns) / SECOND_NS
-            export_s = max(0, state.export_at_ns - now_ns) / SECOND_NS if for_export else 0.0
-            wait_s = max(token_s, held_s, export_s)
-            if wait_s <= 0:
+                if state.is_unknown(self._now_s()):
+                    unknown = QuotaUnknown("the rest of the monthly quota is not known")
+                    unknown.attempts = 0
+                    raise unknown
+                reason = check_quota(state, self.machine_quota, self.reserve(state))
+            if reason is None:
+                most_s = longest_export_s if for_export else None
+                reason = find_wait(state, pace, now_ns, now, most_s)
+            if reason is None:
                 alone = now_ns - state.at_ns > _ALONE_AFTER_NS
-                state.tokens, state.at_ns = tokens - 1, now_ns
+                state.tokens, state.at_ns = state.tokens_at(now_ns, pace) - 1, now_ns
                 state.used, state.own = state.used + 1, state.own + 1
                 if for_export and self.export_interval_s:
                     # The service counts from its arrival, which the network may delay.
@@ -259,33 +266,10 @@ class Limiter:
                     state.export_at_ns = now_ns + int(interval_s * SECOND_NS)
                 permit = Permit(state.own, state.resets_at, alone)
                 self._usage_permit = permit if for_usage else self._usage_permit
-                return permit, 0.0, ""
-        longest_export_s = max(LONGEST_WAIT_S, self.export_interval_s + 2 * JITTER_S)
-        if held_s > LONGEST_WAIT_S or export_s > longest_export_s:
-            resume_at = self.clock() + timedelta(seconds=wait_s)
-            why = "the service requested a wait that has not ended yet"
-            raise _deferral(why, resume_at, "asked_to_wait")
-        if export_s >= wait_s:
-            return None, wait_s, "the interval between two exports (ALMANAC_EXPORT_INTERVAL_S)"
-        return None, wait_s, "the service asked for it" if held_s >= wait_s else _PACING
-
-    def _check_quota(self, state: Allowance) -> None:
-        """Raise QuotaUnknown or Defer if the quota allows no request for this work."""
-        if state.is_unknown(self._now_s()):
-            unknown = QuotaUnknown("the rest of the monthly quota is not known")
-            unknown.attempts = 0
-            raise unknown
-        left = state.left(self.machine_quota)
-        if left is None or left > self.reserve(state):
-            return
-        if left:
-            why = f"the rest of the monthly quota is reserved for daily pulls ({left:,} left)"
-        elif 0 <= state.allowed <= state.used:
-            why = f"the monthly quota is used up: {state.used:,} of {state.allowed:,} requests"
-        else:
-            why = f"this machine's share of the quota is used up: {state.own:,} of "
-            why += f"{self.machine_quota:,} requests (ALMANAC_MONTHLY_QUOTA)"
-        raise _deferral(why, datetime.fromtimestamp(state.resets_at, UTC), "quota")
+                return permit
+        if reason.is_deferral:
+            raise Defer(reason, attempts=0)
+        return reason
 
     def _adopt(
         self,
@@ -329,9 +313,3 @@ def _is_of_month(permit: Permit | None, state: Allowance) -> bool:
     if permit is None or permit.resets_at == 0:
         return True
     return abs(permit.resets_at - state.resets_at) <= SAME_MONTH_S
-
-
-def _deferral(happened: str, resume_at: datetime, reason: Reason) -> Defer:
-    deferral = Defer(happened, resume_at=resume_at, reason=reason)
-    deferral.attempts = 0
-    return deferral

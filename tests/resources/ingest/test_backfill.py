@@ -14,7 +14,7 @@ from almanac.core.errors import WarehouseError
 from catalog.contract.plans import ELITE, FREE, PRO, STANDARD, Plan
 from catalog.sandbox.sandbox import Sandbox
 from resources.calendar_backfill import Backfill, OpenBackfill, read_open_backfill
-from resources.errors import ContractBroken, Defer, PlanLacksAccess
+from resources.errors import ContractBroken, Defer, PlanLacksAccess, Reason
 from resources.http.client import CatalogClient
 from resources.limits.limiter import Permit
 from resources.request_log import RequestLog
@@ -42,9 +42,7 @@ class Counted(Unlimited):
 
     def acquire(self, *, for_usage: bool = False, for_export: bool = False) -> Permit:
         if self.allowed <= 0:
-            refused = Defer("the month is used up", resume_at=AT + 30 * DAY, reason="quota")
-            refused.attempts = 0
-            raise refused
+            raise Defer(Reason("quota", "the month is used up", AT + 30 * DAY), attempts=0)
         self.allowed -= 1
         return super().acquire()
 

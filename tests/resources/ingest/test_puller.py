@@ -281,7 +281,7 @@ def test_a_broken_connection_lands_the_received_part(make_client: MakeClient, ro
     assert landed.manifest.bytes > 10_000
     assert landed.requests == 3
     assert landed.deferred is not None
-    assert landed.deferred.reason == "failing"
+    assert landed.deferred.reason.code == "failing"
 
 
 @pytest.mark.parametrize(

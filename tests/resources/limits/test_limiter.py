@@ -14,8 +14,9 @@ from catalog.sandbox.sandbox import Sandbox
 from catalog.server.middleware import TokenBucket
 from resources.errors import Defer, QuotaUnknown
 from resources.http.client import CatalogClient
+from resources.limits.decision import LONGEST_HOLD_S
 from resources.limits.ledger import UNLIMITED, Pace, QuotaHeaders, ReportedLimits, next_reset
-from resources.limits.limiter import JITTER_S, LONGEST_HOLD_S, Limiter, Permit, usable_burst
+from resources.limits.limiter import JITTER_S, Limiter, Permit, usable_burst
 from tests.resources.limits.moved_clock import RESET, Machine, with_usage
 
 PACE = Pace(5.0, 10)

@@ -15,8 +15,9 @@ import pytest
 from almanac.core.progress import listening
 from resources.errors import Defer
 from resources.http.client import CatalogClient
+from resources.limits.decision import LONGEST_HOLD_S
 from resources.limits.ledger import Pace
-from resources.limits.limiter import LONGEST_HOLD_S, RATE_LIMITED_WAIT_S, Limiter
+from resources.limits.limiter import RATE_LIMITED_WAIT_S, Limiter
 from tests.resources.fakes import KEY, head, raw_server
 from tests.resources.limits.moved_clock import MARCH, RESET, Machine, with_usage
 
@@ -70,7 +71,7 @@ def waited_s(machine: Machine, client: CatalogClient) -> float:
         try:
             assert client.usage().used == 1
         except Defer as deferred:
-            assert deferred.reason == "asked_to_wait"
+            assert deferred.reason.code == "asked_to_wait"
             assert machine.slept_s <= NEARLY_S, "a long wait is not slept through"
             wait_s = (deferred.resume_at - machine.wall).total_seconds()
             machine.sleep(min(wait_s, LONGEST_HOLD_S))
@@ -110,7 +111,7 @@ def test_a_used_up_quota_names_a_time_to_resume_within_the_month(
     client = make_client(refusal("429 No", text, message="Limit Exceeded"))
     with pytest.raises(Defer) as refused:
         client.usage()
-    assert refused.value.reason == "quota"
+    assert refused.value.reason.code == "quota"
     assert MARCH < refused.value.resume_at <= max(RESET, MARCH + timedelta(days=31))
     assert machine.slept_s <= NEARLY_S
 
