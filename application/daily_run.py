@@ -256,8 +256,8 @@ def _pull_feeds(feeds: Iterable[Feed], service: OpenedSession, summary: RunSumma
     for feed in feeds:
         pulled = pull(feed, service)
         name = f"{service.now():%Y-%m-%d} {feed}"
-        if pulled.why_nothing:
-            summary.note(f"{name}: {pulled.why_nothing}")
+        if pulled.outcome not in USUAL:
+            summary.note(f"{name}: {pulled.outcome}")
         if pulled.deferred is not None:
             summary.deferred_pulls.append(name)
 

@@ -38,13 +38,12 @@ from resources.feed_day import (
     FROM_INBOX,
     NEVER_PULLED,
     USUAL,
-    FeedDay,
     find_shortfall,
     note_outcome,
     pull_or_reuse,
 )
 from resources.request_log import read_push_plan
-from resources.session import LazySession
+from resources.session import FeedDay, LazySession
 from warehouse.batch_problems import list_landed_problems
 from warehouse.home import Home
 from warehouse.landing.batches import FORMAT, Feed

@@ -17,8 +17,8 @@ from almanac.core.statements import Statements
 from almanac.core.text import cut_line, plain_line
 from almanac.events import KINDS
 from resources.calendar_backfill import Backfill
-from resources.feed_day import NOT_OBSERVED, FeedDay, read_feed_day
-from resources.session import FeedPull
+from resources.feed_day import NOT_OBSERVED
+from resources.session import FeedDay
 from warehouse.batch_problems import BatchProblem, list_landed_problems, list_record_problems
 from warehouse.history.merge import MergeReport
 from warehouse.landing.batches import Feed, Manifest
@@ -131,13 +131,6 @@ def pull_metadata(feed_day: FeedDay, *, quota_left: int | None) -> Metadata:
     metadata |= _problem_metadata(list_landed_problems(feed_day.manifests))
     if feed_day.deferred is not None:
         metadata[RESUMES_AT] = dg.MetadataValue.timestamp(feed_day.deferred.resume_at)
-    return metadata
-
-
-def poll_metadata(pulled: FeedPull, *, day: date, quota_left: int | None) -> Metadata:
-    """Return the metadata of a poll for one feed, whose asset has no partitions."""
-    metadata = pull_metadata(read_feed_day(pulled, day), quota_left=quota_left)
-    metadata.pop("dagster/partition_row_count", None)
     return metadata
 
 

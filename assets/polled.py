@@ -16,11 +16,11 @@ from pydantic import Field
 
 from almanac.core.errors import WarehouseError
 from assets.layout import CATALOG_POOL, Layout, check_price, max_requests_field, step_failure
-from assets.metadata import LANDED_COLUMNS, column_schema, log_problems, poll_metadata
+from assets.metadata import LANDED_COLUMNS, column_schema, log_problems, pull_metadata
 from resources.errors import CatalogError, Defer
-from resources.request_log import DeferredPulls, make_deferral_note
+from resources.request_log import DeferredPulls
 from resources.scopes import PollWindow, count_pages, near_window
-from resources.session import CatalogSession, FeedPull, LazySession, Poll, poll
+from resources.session import CatalogSession, FeedDay, LazySession, Poll, poll
 from warehouse.batch_problems import list_landed_problems
 from warehouse.home import Home
 from warehouse.landing.batches import FORMAT, Feed
@@ -83,9 +83,10 @@ def polled_assets(layout: Layout) -> dg.AssetsDefinition:
         home = layout.resource(context, "home")
         for pulled in poll_feeds(context, config, feeds, catalog, home):
             feeds.discard(pulled.feed)
-            batches = [landed.manifest.batch_id for landed in pulled.landed]
+            batches = [manifest.batch_id for manifest in pulled.manifests]
             key = layout.key(POLLED[pulled.feed])
-            metadata = poll_metadata(pulled, day=catalog.today(), quota_left=catalog.quota_left)
+            metadata = pull_metadata(pulled, quota_left=catalog.quota_left)
+            del metadata["dagster/partition_row_count"]  # It has no partitions.
             version = hashlib.sha256("/".join(sorted(batches)).encode()).hexdigest()[:16]
             yield dg.MaterializeResult(
                 asset_key=key, metadata=metadata, data_version=dg.DataVersion(version)
@@ -107,7 +108,7 @@ def poll_feeds(
     feeds: Collection[Feed],
     catalog: LazySession,
     home: Home,
-) -> Iterator[FeedPull]:
+) -> Iterator[FeedDay]:
     """Pull some feeds and land the results; a deferral by the quota is recorded.
 
     Raises:
@@ -119,10 +120,10 @@ def poll_feeds(
         what = _poll_of(config, feeds, service)
         check_price(context, service, _find_price(home, what, service), config.max_requests)
         for pulled in poll(service, what, deferrals):
-            log_problems(context.log, list_landed_problems(part.manifest for part in pulled.landed))
+            log_problems(context.log, list_landed_problems(pulled.manifests))
             yield pulled
     except Defer as error:
-        deferrals.note(make_deferral_note("polls", "events", error, catalog.now()))
+        deferrals.note("polls", "events", error, catalog.now())
         context.log.warning("Deferred before it started: %s", error)
     except (CatalogError, WarehouseError) as error:
         raise step_failure(error) from error

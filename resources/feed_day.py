@@ -3,7 +3,6 @@
 `note_outcome` records why it is not whole, `find_shortfall` compares it with the day before.
 """
 
-from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Final
 
@@ -11,56 +10,32 @@ from almanac.core.errors import WarehouseError
 from almanac.core.text import plain_line
 from catalog.contract.plans import PLANS
 from resources.errors import Defer
-from resources.request_log import DeferredPulls, RefusedFeed, RefusedFeeds, make_deferral_note
+from resources.request_log import DeferredPulls, RefusedFeed, read_refused_feeds
 from resources.session import (
     NOT_IN_PLAN,
-    FeedPull,
+    SAME_SNAPSHOT,
+    FeedDay,
     LazySession,
-    make_deferred_result,
+    make_feed_day,
     plan_lacks,
     pull,
 )
+from warehouse.files.documents import put_note
 from warehouse.files.storage import Storage
 from warehouse.home import Home
-from warehouse.landing.batches import Feed, Manifest, parse_feed
+from warehouse.landing.batches import Feed, parse_feed
 from warehouse.landing.landing import Landing
 
 NEVER_PULLED: Final[frozenset[Feed]] = frozenset({"deliveries"})
 """Feeds that the service pushes."""
 NONE_ARRIVED: Final = "none arrived"
 FROM_INBOX: Final = "landed from the inbox"
-SAME_SNAPSHOT: Final = "same snapshot"
-"""The outcome of an export that was landed before; nothing was downloaded."""
 NOT_OBSERVED: Final = "not observed"
 """The outcome of a past day on which nothing was pulled."""
 USUAL: Final = frozenset({"pulled", SAME_SNAPSHOT, "reused from landing", NONE_ARRIVED, FROM_INBOX})
 """Outcomes that need no message."""
 _CHANCE: Final = 10
 """A decrease by so many rows is chance, even if it is more than half."""
-
-
-@dataclass(frozen=True, slots=True)
-class FeedDay:
-    """The batches of a feed on a day, pulled or reused. `rows` None is not counted yet."""
-
-    feed: Feed
-    day: date
-    outcome: str
-    manifests: tuple[Manifest, ...] = ()
-    rows: int | None = None
-    requests: int = 0
-    warnings: tuple[str, ...] = ()
-    deferred: Defer | None = None
-    why_empty: str = ""
-    """Why no delivery arrived, or why the day was not observed; else empty."""
-    refused: str = ""
-    """The service's refusal of an optional feed; empty if it was not refused."""
-
-    @property
-    def bytes(self) -> int:
-        """The bytes of the batches, 0 if this pull downloaded none."""
-        is_same = self.outcome == SAME_SNAPSHOT
-        return 0 if is_same else sum(manifest.bytes for manifest in self.manifests)
 
 
 def pull_or_reuse(feed: Feed, day: date, session: LazySession, landing: Landing) -> FeedDay:
@@ -76,35 +51,15 @@ def pull_or_reuse(feed: Feed, day: date, session: LazySession, landing: Landing)
         return _reused(feed, day, landing)
     try:
         if session.is_today(day):
-            return read_feed_day(pull(feed, session.service()), day)
+            return pull(feed, session.service())
     except Defer as error:
-        return read_feed_day(make_deferred_result(error, feed), day)
+        return make_feed_day(feed, day, deferred=error)
     if day > (today := session.today()):
         raise WarehouseError(
             f"{day} has not begun for the service, whose day is {today}. No request was sent and "
             f"nothing was changed. Materialise {today}, or wait for that day."
         )
     return _reused(feed, day, landing)
-
-
-def read_feed_day(pulled: FeedPull, day: date) -> FeedDay:
-    """Return the result of a pull as a `FeedDay`."""
-    outcome = pulled.why_nothing or "pulled"
-    if pulled.landed and all(landed.is_same for landed in pulled.landed):
-        outcome = SAME_SNAPSHOT
-    if pulled.landed and pulled.deferred is not None:
-        outcome = f"pulled in part; the rest is deferred: {pulled.deferred}"
-    return FeedDay(
-        feed=pulled.feed,
-        day=day,
-        outcome=outcome,
-        manifests=tuple(outcome.manifest for outcome in pulled.landed),
-        rows=pulled.rows,
-        requests=pulled.requests,
-        warnings=tuple(warning for landed in pulled.landed for warning in landed.warnings),
-        deferred=pulled.deferred,
-        refused=pulled.refused,
-    )
 
 
 def _reused(feed: Feed, day: date, landing: Landing) -> FeedDay:
@@ -143,18 +98,19 @@ def _why_none_arrived(landing: Landing) -> str:
 
 def note_outcome(feed_day: FeedDay, session: LazySession, state: Storage) -> None:
     """Note a deferred pull and a refused feed; remove the notes once the feed is received."""
-    feed, deferrals, refusals = feed_day.feed, DeferredPulls(state), RefusedFeeds(state)
+    feed, deferrals = feed_day.feed, DeferredPulls(state)
     if feed_day.deferred is not None:
-        deferrals.note(make_deferral_note("daily", feed, feed_day.deferred, session.now()))
+        deferrals.note("daily", feed, feed_day.deferred, session.now())
     elif feed_day.requests or not feed_day.manifests:
         # Pulled, or no longer in the plan: nothing is left to resume.
         deferrals.done("daily", feed)
         deferrals.done("polls", feed)
     if feed_day.refused:
         plan, now = session.service().plan.name, session.now()
-        refusals.note(RefusedFeed(feed=feed, plan=plan, noted_at=now, why=feed_day.refused))
+        note = RefusedFeed(feed=feed, plan=plan, noted_at=now, why=feed_day.refused)
+        put_note(state, note.name, note)
     elif feed_day.requests:
-        refusals.done(feed)
+        state.remove(f"refused/{feed}.json")
 
 
 def find_shortfall(feed_day: FeedDay, home: Home) -> str | None:
@@ -164,7 +120,7 @@ def find_shortfall(feed_day: FeedDay, home: Home) -> str | None:
         _count_rows(home.landing, feed, day - timedelta(days=number)) for number in (0, 1)
     )
     is_lacking = feed_day.outcome.startswith(NOT_IN_PLAN)
-    if rows is None and not is_lacking and feed not in RefusedFeeds(home.state_storage).all():
+    if rows is None and not is_lacking and feed not in read_refused_feeds(home.state_storage):
         return f"No complete pull: {plain_line(feed_day.outcome)}"
     if rows is not None and before is not None and 0 <= rows < before - max(rows, _CHANCE):
         return f"{rows:,} rows, {before:,} the day before"

@@ -217,9 +217,11 @@ class DeferredPulls:
     def __init__(self, state: Storage) -> None:
         self._state = state
 
-    def note(self, deferred: DeferredPull) -> None:
+    def note(self, work: Work, feed: Feed, error: Defer, now: datetime) -> None:
         """Write the note of a deferred pull; it replaces an earlier note of the same pull."""
-        put_note(self._state, deferred.name, deferred)
+        until, why = error.resume_at, error.happened
+        note = DeferredPull(work=work, feed=feed, noted_at=now, resume_at=until, why=why)
+        put_note(self._state, note.name, note)
 
     def done(self, work: Work, feed: Feed) -> None:
         """Remove the note of a pull that has succeeded."""
@@ -237,32 +239,11 @@ class DeferredPulls:
         return sorted(found, key=lambda deferred: deferred.resume_at)
 
 
-class RefusedFeeds:
-    """The notes of a home; `state` is its state folder."""
-
-    def __init__(self, state: Storage) -> None:
-        self._state = state
-
-    def note(self, refused: RefusedFeed) -> None:
-        """Write the note of a refused feed; it replaces an earlier one."""
-        put_note(self._state, refused.name, refused)
-
-    def done(self, feed: Feed) -> None:
-        """Remove the note of a feed that was received."""
-        self._state.remove(f"refused/{feed}.json")
-
-    def all(self) -> dict[Feed, RefusedFeed]:
-        """Return the refused feeds; damaged notes are ignored."""
-        found = read_notes(self._state, "refused", RefusedFeed, _wrong)
-        return {refused.feed: refused for refused in found}
+def read_refused_feeds(state: Storage) -> dict[Feed, RefusedFeed]:
+    """Return the feeds that are noted as refused; damaged notes are ignored."""
+    return {note.feed: note for note in read_notes(state, "refused", RefusedFeed, _wrong)}
 
 
 def _wrong(name: str, note: DeferredPull | RefusedFeed) -> str:
     # Under another name it would never be removed.
     return "" if name == note.name else "it belongs to another pull"
-
-
-def make_deferral_note(work: Work, feed: Feed, error: Defer, now: datetime) -> DeferredPull:
-    return DeferredPull(
-        work=work, feed=feed, noted_at=now, resume_at=error.resume_at, why=error.happened
-    )

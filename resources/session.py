@@ -31,9 +31,9 @@ from resources.errors import (
 )
 from resources.limits.decision import defer_failed_export
 from resources.limits.limiter import Limiter
-from resources.request_log import DeferredPulls, ReportedUsage, RequestLog, make_deferral_note
+from resources.request_log import DeferredPulls, ReportedUsage, RequestLog
 from resources.scopes import PollWindow, count_pages, near_window
-from warehouse.landing.batches import Feed
+from warehouse.landing.batches import Feed, Manifest
 from warehouse.landing.landing import Landing
 from warehouse.queries import Activity, read_activity
 
@@ -191,26 +191,32 @@ OPTIONAL: Final = frozenset[Feed]({"categories"})
 names no plan that lacks them."""
 
 
-@dataclass(frozen=True, slots=True)
-class FeedPull:
-    """The result of pulling one feed. `why_nothing` is empty if something was received.
+SAME_SNAPSHOT: Final = "same snapshot"
+"""The outcome of an export that was landed before; nothing was downloaded."""
 
-    `refused` is the service's refusal of a feed that the other feeds do not need.
-    """
+
+@dataclass(frozen=True, slots=True)
+class FeedDay:
+    """The batches of a feed on a day, pulled or reused. `rows` None is not counted yet."""
 
     feed: Feed
-    landed: "tuple[LandedBatch, ...]" = ()
-    why_nothing: str = ""
+    day: date
+    outcome: str
+    manifests: tuple[Manifest, ...] = ()
+    rows: int | None = None
+    requests: int = 0
+    warnings: tuple[str, ...] = ()
+    deferred: Defer | None = None
+    why_empty: str = ""
+    """Why no delivery arrived, or why the day was not observed; else empty."""
     refused: str = ""
-    deferred: Defer | None = field(default=None, repr=False)
+    """The service's refusal of an optional feed; empty if it was not refused."""
 
     @property
-    def requests(self) -> int:
-        return sum(pull.requests for pull in self.landed)
-
-    @property
-    def rows(self) -> int:
-        return sum(page.rows for page in self.landed)
+    def bytes(self) -> int:
+        """The bytes of the batches, 0 if this pull downloaded none."""
+        is_same = self.outcome == SAME_SNAPSHOT
+        return 0 if is_same else sum(manifest.bytes for manifest in self.manifests)
 
 
 def price_day(plan: Plan, activity: Activity, now: datetime) -> dict[Feed, int]:
@@ -244,42 +250,62 @@ def report_price(warehouse: Path, service: CatalogSession) -> None:
     progress.wait(f"{text}.")
 
 
-def _received(feed: Feed, landed: "Sequence[LandedBatch]") -> FeedPull:
-    deferred = next((pull.deferred for pull in landed if pull.deferred is not None), None)
-    return FeedPull(feed, tuple(landed), deferred=deferred)
+def make_feed_day(
+    feed: Feed,
+    day: date,
+    landed: "Sequence[LandedBatch]" = (),
+    *,
+    why_nothing: str = "",
+    refused: str = "",
+    deferred: Defer | None = None,
+) -> FeedDay:
+    """Return the result of a pull; `deferred` is why it ended early, if no batch says so."""
+    outcome, is_same = why_nothing or "pulled", all(pull.is_same for pull in landed)
+    deferred = deferred or next((pull.deferred for pull in landed if pull.deferred), None)
+    if landed and is_same:
+        outcome = SAME_SNAPSHOT
+    if deferred is not None:
+        part = "pulled in part; the rest is deferred" if landed else "deferred"
+        outcome = f"{part}: {deferred}"
+    return FeedDay(
+        feed=feed,
+        day=day,
+        outcome=outcome,
+        manifests=tuple(pull.manifest for pull in landed),
+        rows=sum(pull.rows for pull in landed),
+        requests=sum(pull.requests for pull in landed),
+        warnings=tuple(warning for pull in landed for warning in pull.warnings),
+        deferred=deferred,
+        refused=refused,
+    )
 
 
-def make_deferred_result(
-    error: Defer, feed: Feed, landed: "Sequence[LandedBatch]" = ()
-) -> FeedPull:
-    """Return the result of a feed that is deferred before its end."""
-    return FeedPull(feed, tuple(landed), why_nothing=f"deferred: {error}", deferred=error)
-
-
-def pull(feed: Feed, service: CatalogSession) -> FeedPull:
+def pull(feed: Feed, service: CatalogSession) -> FeedDay:
     """Pull a feed and land the result.
 
     Raises:
         CatalogError: for another reason than the plan or the quota.
     """
+    lacks, day = f"{NOT_IN_PLAN} {service.plan.name}", service.today()
     if plan_lacks(service.plan, feed):
-        return FeedPull(feed, why_nothing=f"{NOT_IN_PLAN} {service.plan.name}")
+        return make_feed_day(feed, day, why_nothing=lacks)
     service.resume_open()
     try:
-        return _received(feed, _pull(feed, service))
+        return make_feed_day(feed, day, _pull(feed, service))
     except AccessDenied as error:
         if feed in OPTIONAL:
-            return FeedPull(feed, why_nothing=f"refused: {error}", refused=error.happened)
+            why = f"refused: {error}"
+            return make_feed_day(feed, day, why_nothing=why, refused=error.happened)
         if not isinstance(error, PlanLacksAccess):
             raise
-        return FeedPull(feed, why_nothing=f"{NOT_IN_PLAN} {service.plan.name}: {error}")
+        return make_feed_day(feed, day, why_nothing=f"{lacks}: {error}")
     except Defer as error:
-        return make_deferred_result(error, feed)
+        return make_feed_day(feed, day, deferred=error)
     except (RetryLater, TruncatedBody) as error:
         if feed != "export" or isinstance(error, QuotaUnknown):
             raise
         # The other feeds go on without it; the deferral resumes it.
-        return make_deferred_result(defer_failed_export(error, service.now()), feed)
+        return make_feed_day(feed, day, deferred=defer_failed_export(error, service.now()))
 
 
 def plan_lacks(plan: Plan, feed: Feed) -> bool:
@@ -324,7 +350,7 @@ class Poll:
     event_ids: tuple[str, ...] = ()
 
 
-def poll(service: CatalogSession, what: Poll, deferrals: DeferredPulls) -> Iterator[FeedPull]:
+def poll(service: CatalogSession, what: Poll, deferrals: DeferredPulls) -> Iterator[FeedDay]:
     """Pull and store each requested feed, and yield its result; stop if the quota is used up.
 
     A deferral is noted; the note is removed once the same feed is received.
@@ -338,12 +364,12 @@ def poll(service: CatalogSession, what: Poll, deferrals: DeferredPulls) -> Itera
         landed: list[LandedBatch] = []
         try:
             landed += (pull() for pull in pulls)
-            pulled = _received(feed, landed)
+            pulled = make_feed_day(feed, service.today(), landed)
         except Defer as error:
-            pulled = make_deferred_result(error, feed, landed)
+            pulled = make_feed_day(feed, service.today(), landed, deferred=error)
         yield pulled
         if pulled.deferred is not None:
-            deferrals.note(make_deferral_note("polls", feed, pulled.deferred, service.now()))
+            deferrals.note("polls", feed, pulled.deferred, service.now())
             return
         deferrals.done("polls", feed)
 

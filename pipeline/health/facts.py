@@ -31,7 +31,13 @@ from pipeline.settings import Settings, SettingsError
 from resources.calendar_backfill import read_open_backfill
 from resources.errors import CatalogError
 from resources.limits.ledger import UNKNOWN, UNLIMITED, Allowance, next_reset
-from resources.request_log import DeferredPull, DeferredPulls, RefusedFeed, RefusedFeeds, last_usage
+from resources.request_log import (
+    DeferredPull,
+    DeferredPulls,
+    RefusedFeed,
+    last_usage,
+    read_refused_feeds,
+)
 from resources.service_clock import ServiceClock, read_deprecation, read_http_date
 from resources.session import plan_lacks
 from warehouse.files.documents import read_note
@@ -394,7 +400,7 @@ def read_facts(settings: Settings, home: Home, now: datetime) -> Health:
     try:
         published = read_published(home.warehouse)
         if published is not None:
-            notes, dismissed = RefusedFeeds(state).all(), landing.dismissed()
+            notes, dismissed = read_refused_feeds(state), landing.dismissed()
             pulls = read_pulls(home.warehouse, health.service_at, notes, dismissed)
     except (duckdb.Error, OSError) as error:
         health.unreadable = type(error).__name__  # Not its text: it names folders.

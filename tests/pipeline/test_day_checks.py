@@ -13,7 +13,8 @@ from assets.landed import COMPLETE_DAY, name_asset
 from pipeline.automation.health import HEALTH
 from pipeline.build import build_definitions
 from pipeline.health.warnings import WARNINGS
-from resources.feed_day import FeedDay, find_shortfall
+from resources.feed_day import find_shortfall
+from resources.session import FeedDay
 from tests.pipeline.homes_in_days import QUIET, run_assets
 from tests.pipeline.small_home import DAY, PULLED, SmallHome
 from warehouse.history.merge import merge

@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 from assets.metadata import escape_markdown, list_bullets, markdown, pull_metadata
 from catalog.contract.plans import PLANS
 from catalog.server.service_dir import ServiceDir
-from resources.feed_day import FeedDay
+from resources.session import FeedDay
 from tests.application.cli.hostile_texts import HOSTILE, acting_in
 from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.conftest import Almanac, command_line_in

@@ -246,7 +246,8 @@ def test_a_due_pull_is_requested_once_and_again_only_after_a_wait(
     small: SmallHome, instance: dg.DagsterInstance
 ) -> None:
     now = datetime.now(UTC)
-    DeferredPulls(small.home.state_storage).note(deferred_events(until=now))
+    note = deferred_events(until=now)
+    put_note(small.home.state_storage, note.name, note)
     (first,) = tick(small, instance, "pulls", now, DONE).run_requests or ()
     job = build_definitions(small.settings).resolve_job_def("daily")
     instance.create_run_for_job(job, status=dg.DagsterRunStatus.SUCCESS, tags=first.tags)

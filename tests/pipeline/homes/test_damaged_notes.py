@@ -22,9 +22,8 @@ DUE: Final = NOW - DAY
 def noted(small: SmallHome) -> None:
     """Write a note of each kind whose work is due."""
     state = small.home.state_storage
-    DeferredPulls(state).note(
-        DeferredPull(work="daily", feed="events", noted_at=DUE, resume_at=DUE, why="used up")
-    )
+    pull = DeferredPull(work="daily", feed="events", noted_at=DUE, resume_at=DUE, why="used up")
+    put_note(state, pull.name, pull)
     days = {"first": date(2024, 1, 15), "last": date(2024, 6, 30)}
     times = {"started_at": DUE, "resumed_at": DUE, "resume_at": DUE}
     backfill = OpenBackfill(plan="elite", source="s", why="quota", **days, **times)

@@ -34,7 +34,7 @@ from pipeline.polls import (
 from pipeline.service_session import OpenedSession, open_service
 from pipeline.settings import Settings
 from resources.errors import Defer, Reason
-from resources.request_log import DeferredPulls, last_usage, make_deferral_note
+from resources.request_log import DeferredPulls, last_usage
 from resources.scopes import PollWindow
 from resources.session import LazySession, Poll, pull
 from tests.pipeline.conftest import Almanac
@@ -199,9 +199,7 @@ def test_two_polls_are_never_closer_than_the_least_interval(polled: Polled) -> N
 def test_a_poll_looks_up_each_missing_event_by_id(polled: Polled) -> None:
     config = PollConfig(event_ids=["no-such-event", "nor-this-one"])
     over = Defer(Reason("asked_to_wait", "asked to wait", LATER))
-    DeferredPulls(Storage(polled.home.state)).note(
-        make_deferral_note("polls", "cancellations", over, NOW)
-    )
+    DeferredPulls(Storage(polled.home.state)).note("polls", "cancellations", over, NOW)
     with polled.opened(LATER + timedelta(hours=1)) as service:
         before = service.log.count
         assert polled.run(service, config, "polled_look_ups").success
