@@ -8,7 +8,8 @@ import pytest
 from scipy import stats
 
 from almanac.study.estimates import Draws, compute_headline
-from almanac.study.returns import Model, compute_returns
+from almanac.study.options import Model
+from almanac.study.returns import compute_returns
 from almanac.study.significance import cross_sectional
 from almanac.study.windows import Spans, fit_windows
 from tests.almanac.study.worlds import Shape, make_world
