@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from almanac.audit.fields import VERDICTS
 from almanac.command_line import list_commands
 from almanac.core.statements import statements_in
 from pipeline.settings import PREFIX, Settings, make_settings_page
@@ -174,6 +175,18 @@ def test_the_page_of_operation_has_each_reason_why_a_request_is_not_sent() -> No
 def test_the_page_of_commands_has_the_summary_of_each_command() -> None:
     rows = re.findall(r"^\| `almanac (\w+)` \| (.*) \|$", text_of(ROOT / "docs/commands.md"), re.M)
     assert rows == [(name, place.summary) for name, place in list_commands().items()]
+
+
+def test_the_page_of_back_tests_has_each_verdict_once_and_five_first() -> None:
+    section = text_of(ROOT / "docs/backtests.md").partition("### Verdicts")[2].partition("### ")[0]
+    first, others = (
+        re.findall(r"^\| `(\w+)` \| (\w+) \| (.+) \|$", part, re.M)
+        for part in section.split("The others,")
+    )
+    declared = [(each.name, each.group, each.meaning) for each in VERDICTS]
+    assert len(first) == 5
+    assert first == [each for each in declared if each in first]
+    assert others == [each for each in declared if each not in first]
 
 
 def test_the_page_of_sql_names_each_macro() -> None:
