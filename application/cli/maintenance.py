@@ -78,14 +78,11 @@ def doctor(
     else:
         table = Table("", "What", "Found")
         for check in found:
-            table.add_row(_mark(check), check.what, check.found)
+            passes = "!" if check.is_caution else "ok"
+            table.add_row(passes if check.holds else "NO", check.what, check.found)
         people.print(table)
     if not all(check.holds for check in found):
         raise typer.Exit(EXIT_ERROR)
-
-
-def _mark(check: DoctorCheck) -> str:
-    return ("!" if check.is_caution else "ok") if check.holds else "NO"
 
 
 def _checks(*, fix: bool, endpoints: bool) -> Iterator[DoctorCheck]:

@@ -66,7 +66,9 @@ def hold_lock(
         shutil.rmtree(path)
     with path.open("a+b") as lock:
         waited = _acquire(lock, path, what, wait_s, wait_setting)
-        _sign(lock)
+        lock.truncate(0)
+        lock.write(msgspec.json.encode(describe_process()))
+        lock.flush()
         yield waited
 
 
@@ -119,9 +121,3 @@ def describe_process() -> Holder:
         since=utc_now().replace(microsecond=0),
         host=host(),
     )
-
-
-def _sign(lock: IO[bytes]) -> None:
-    lock.truncate(0)
-    lock.write(msgspec.json.encode(describe_process()))
-    lock.flush()

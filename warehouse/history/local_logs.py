@@ -25,9 +25,9 @@ class LocalLogs:
         if file.read_facts().get(FACT) == self.fingerprint:
             return
         for table, paths in self.files.items():
-            file.run(f"empty_{table}")
+            file.run("empty_log", {"table": table})
             if paths:
-                file.run(f"insert_{table}", **{table: paths})
+                file.run(f"insert_{table}", files=paths)
         file.note_facts({FACT: self.fingerprint})
 
 

@@ -412,7 +412,6 @@ def _show_state(file: NextFile, first_day: date) -> None:
         file.run("forget_days", first_day=first_day)
         columns = ddl.column_list(CHANGES_COLUMNS)
         file.run("note_days", {"columns": columns}, first_day=first_day)
-        file.run("forget_publication")
         file.run(
             "note_publication", publication=uuid.uuid4().hex, published_at=utc_now().isoformat()
         )

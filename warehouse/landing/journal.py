@@ -150,7 +150,9 @@ class Journal:
         that holds the pull may call this: another process may be writing or landing it.
         """
         try:
-            intent = self._intent(pull_id)
+            data = self._storage.read(f"journal/{pull_id}/pull.json")
+            is_sealed(data)
+            intent = msgspec.json.decode(data, type=Intent)
         except (FileNotFoundError, ValueError):
             # Or the process was killed while it made or removed the folder, which is not needed.
             self._storage.remove_folder(f"journal/{pull_id}")
@@ -158,11 +160,6 @@ class Journal:
         pull = OpenPull(self._storage, intent)
         pull.drop_damaged()
         return pull
-
-    def _intent(self, pull_id: str) -> Intent:
-        data = self._storage.read(f"journal/{pull_id}/pull.json")
-        is_sealed(data)
-        return msgspec.json.decode(data, type=Intent)
 
 
 def _unpacked(page: bytes) -> bytes:

@@ -2,7 +2,7 @@
 --
 --     (forget_batch, forget_record →) insert_batch, insert_record, insert_rejects
 --     → note_first_look → forget_days → note_days
---     → empty_requests → insert_requests → empty_usage → insert_usage   (if the logs changed)
+--     → empty_log → insert_requests; empty_log → insert_usage   (if the logs changed)
 --     → (feed.sql) → check_versions, check_absences, check_counts → note_publication
 
 -- name: find_last_key
@@ -96,15 +96,26 @@ LEFT JOIN (
 -- The observed days, with the number of their versions and a hash of them. Grain: day.
 SELECT day, versions, content FROM state.days ORDER BY day;
 
--- name: empty_requests
--- Remove the requests. Run twice: the same.
-DELETE FROM requests;
+-- name: log_lines
+-- The JSON objects of a log's files, $files. Grain: line. Lines that are not UTF-8 or not JSON objects,
+-- such as one that a crash truncated, are left out.
+SELECT line
+FROM read_csv(
+    $files,
+    auto_detect = false, columns = {'line': 'VARCHAR'}, header = false,
+    delim = e'\x01', quote = '', escape = '', ignore_errors = true,
+    strict_mode = false, max_line_size = 16_000_000
+)
+WHERE CASE WHEN json_valid(line) THEN json_type(line) = 'OBJECT' ELSE false END
+
+-- name: empty_log
+-- Remove the rows of a table of logs. Placeholders: table. Run twice: the same.
+DELETE FROM {table};
 
 -- name: insert_requests
 -- Grain: one row per attempt of a request.
--- Parameters: $requests, the log's files.
--- Lines that are not UTF-8 or not JSON objects, such as one that a crash truncated, are left out; a
--- value of another type is NULL.
+-- Parameters: $files, the log's files.
+-- A value of another type is NULL.
 INSERT INTO requests BY NAME
 SELECT
     TRY_CAST(line ->> '$.at' AS TIMESTAMPTZ) AS sent_at,
@@ -118,24 +129,13 @@ SELECT
     TRY_CAST(line ->> '$.remaining' AS BIGINT) AS remaining,
     TRY_CAST(line ->> '$.reset_at' AS TIMESTAMPTZ) AS reset_at,
     line ->> '$.request_id' AS request_id
-FROM read_csv(
-    $requests,
-    auto_detect = false, columns = {'line': 'VARCHAR'}, header = false,
-    delim = e'\x01', quote = '', escape = '', ignore_errors = true,
-    strict_mode = false, max_line_size = 16_000_000
-)
-WHERE CASE WHEN json_valid(line) THEN json_type(line) = 'OBJECT' ELSE false END
+FROM ({log_lines})
 ORDER BY sent_at;
-
--- name: empty_usage
--- Remove the readings of the quota. Run twice: the same.
-DELETE FROM usage;
 
 -- name: insert_usage
 -- Grain: one row per read-out of the quota.
--- Parameters: $usage, the log's file.
--- Lines that are not UTF-8 or not JSON objects, such as one that a crash truncated, are left out; a
--- value of another type is NULL.
+-- Parameters: $files, the log's file.
+-- A value of another type is NULL.
 INSERT INTO usage BY NAME
 SELECT
     TRY_CAST(line ->> '$.at' AS TIMESTAMPTZ) AS read_at,
@@ -148,21 +148,13 @@ SELECT
     TRY_CAST(line ->> '$.burst' AS BIGINT) AS burst,
     TRY_CAST(line ->> '$.period_start' AS TIMESTAMPTZ) AS period_start,
     TRY_CAST(line ->> '$.period_end' AS TIMESTAMPTZ) AS period_end
-FROM read_csv(
-    $usage,
-    auto_detect = false, columns = {'line': 'VARCHAR'}, header = false,
-    delim = e'\x01', quote = '', escape = '', ignore_errors = true,
-    strict_mode = false, max_line_size = 16_000_000
-)
-WHERE CASE WHEN json_valid(line) THEN json_type(line) = 'OBJECT' ELSE false END
+FROM ({log_lines})
 ORDER BY read_at;
-
--- name: forget_publication
--- Remove the facts of the publication before. Run twice: the same.
-DELETE FROM _almanac.facts WHERE name <> 'feed_id';
 
 -- name: note_publication
 -- The id of this publication, and when the file was written, by the machine's clock. Grain: fact.
+-- They replace those of the publication before.
+DELETE FROM _almanac.facts WHERE name <> 'feed_id';
 INSERT INTO _almanac.facts VALUES ('publication', $publication), ('published_at', $published_at);
 
 -- name: check_versions
