@@ -17,6 +17,7 @@ from almanac.digest import FLOOD, IN_ORDER, TITLES, list_other_fields, place_val
 from almanac.events import read_choices, read_known_at
 from application.web.filters import (
     FILTERS,
+    Filters,
     describe_filters,
     label_coins,
     make_bar,
@@ -180,6 +181,17 @@ def cut_alike(old: str, new: str) -> tuple[str, str]:
     found = [" ".join(words[first : len(words) - last]) for words in texts]
     was, now = (f"{'… ' * (first > 0)}{text}{' …' * (last > 0)}" for text in found)
     return was, now
+
+
+def count_changes(
+    request: SiteRequest, filters: Filters, since: datetime, until: datetime
+) -> dict[str, int]:
+    """Return the number of changes of each kind that became known in a period."""
+    prepare_changes(request)
+    values = {**filters.values, "since": since, "until": until, **place_values(None)}
+    values |= {"kinds": IN_ORDER, "is_apart": True}
+    rows = request.reader.rows(_SQL["count_changes"], values)
+    return {row["kind"]: row["changes"] for row in rows}
 
 
 def prepare_changes(request: SiteRequest) -> None:

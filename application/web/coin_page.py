@@ -1,15 +1,18 @@
 """The list of coins, the page of one coin with its events, and the search over events and coins."""
 
+from datetime import timedelta
 from math import ceil
 from typing import Any, Final
 from urllib.parse import quote
 
+from markupsafe import Markup
 from starlette.responses import RedirectResponse, Response
 
 from almanac.coins import find_coins
 from almanac.core.errors import InvalidArgument
 from almanac.core.statements import Statements
 from almanac.core.text import cut_line
+from application.web.drawing import LANE_DAYS, draw_lanes
 from application.web.filters import Filters, read_choice, read_events, read_filters, read_page
 from application.web.pages import (
     FILE_ROWS,
@@ -19,7 +22,7 @@ from application.web.pages import (
     render,
     table_file,
 )
-from application.web.upcoming_page import draw_strip, link_stars, prepare_events
+from application.web.upcoming_page import draw_strip, link_stars, list_dates, prepare_events
 
 _SQL = Statements("application.web")
 COINS_PARAMETERS: Final = ("coins", "q", "sort", "page", "format")
@@ -28,6 +31,7 @@ _SORTS: Final = {"rank": "Rank", "name": "Coin", "upcoming": "Upcoming", "next":
 _EVENTS_SHOWN: Final = 40
 _PAST_SHOWN: Final = 12
 _FOUND_COINS: Final = 8
+_LANE_EVENTS: Final = 60
 
 
 def show_coins(request: SiteRequest) -> str | Response:
@@ -88,9 +92,28 @@ def show_coin(request: SiteRequest) -> str:
         watched=[f"slug:{slug}" for slug in starred],
         events=events,
         strip=draw_strip(request, Filters(coins=[coin["coin"]])),
+        lanes=_draw_lanes(request, coin["coin"]),
         upcoming_total=counts["upcoming"],
         past_total=counts["events"] - counts["upcoming"],
     )
+
+
+def _draw_lanes(request: SiteRequest, coin: str) -> Markup | None:
+    """Return the picture of a coin's events around the time, with the dates that they had."""
+    span = timedelta(days=LANE_DAYS)
+    values = {"coin": coin, "starts": request.moment - span, "ends": request.moment + span}
+    rows = read_events(request, _SQL["coin_lanes"], {**values, "limit": _LANE_EVENTS})
+    moved = [row["event_id"] for row in rows if row["version"] > 1]
+    former: dict[str, list[dict[str, Any]]] = {}
+    for version in list_dates(request, moved):
+        former.setdefault(version["event_id"], []).append(
+            {**version, "from": version["known_from"]}
+        )
+
+    def link(event_id: str) -> str:
+        return request.link(f"/event/{quote(event_id, safe='')}")
+
+    return draw_lanes(rows, former, request.moment, link)
 
 
 def show_search(request: SiteRequest) -> str | Response:

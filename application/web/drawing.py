@@ -21,6 +21,9 @@ _EARLIEST: Final = datetime(1900, 1, 1, tzinfo=UTC)
 _LATEST: Final = datetime(2200, 1, 1, tzinfo=UTC)
 """The range of a scale: a mark beyond it is at the edge."""
 WEEKS: Final = 13
+LANE_DAYS: Final = 90
+"""The days that lanes show before and after now."""
+_LANES_MAX: Final = 16
 _CELL: Final = 13
 """The width of a day of the heat strip, with its gap."""
 
@@ -235,7 +238,7 @@ def draw_heat(
     for number in range(WEEKS * 7):
         day = (first + number * _DAY).date()
         left, events = number * _CELL + number // 7 * 2, days.get(day, 0)
-        if day.day == 1 or number == 0:
+        if number == 0 or (day.day == 1 and number > 3):
             shapes.append(tag("text", f"{day:%b}" if number else f"{day:%d %b}", x=left, y=9))
         square = mark(
             "rect",
@@ -268,3 +271,93 @@ def draw_heat(
         role="group" if link else "img",
         aria_label=name,
     )
+
+
+def draw_shares(shares: Sequence[tuple[str, float]], name: str) -> Markup:
+    """Return bars of shares from 0 to 1, each with its label."""
+    shapes = []
+    for number, (label, share) in enumerate(shares):
+        top, wide = number * 18, round(share * 200, 1)
+        title = f"{label}: {share:.1%}"
+        values = {"class_": label.lower(), "data_kind": label.lower(), "data_share": share}
+        shapes.append(tag("text", label, x=84, y=top + 12, text_anchor="end"))
+        shapes.append(band(90, top + 2, 90 + wide, top + 14, title, **values))
+        shapes.append(tag("text", f"{share:.0%}", x=96 + wide, y=top + 12))
+    box = {"viewBox": f"0 0 330 {len(shares) * 18}", "role": "img", "aria_label": name}
+    return tag("svg", Markup("").join(shapes), class_="shares", **box)
+
+
+def draw_lanes(
+    events: Sequence[Mapping[str, Any]],
+    former: Mapping[str, Sequence[Mapping[str, Any]]],
+    now: datetime,
+    link: Callable[[str], str] | None,
+) -> Markup | None:
+    """Return the lanes of a coin: from 90 days ago to 90 days ahead a mark per event, sized by
+    its impact, a bar for a period, and faint marks at the dates that it had before.
+
+    `former` has the versions before of an event by its id. None without an event in these days.
+    """
+    x = Scale(now - LANE_DAYS * _DAY, now + LANE_DAYS * _DAY, 8, 896)
+    shown = [
+        each
+        for each in events
+        if each["latest"] is not None and each["latest"] > x.starts and each["may_begin"] < x.ends
+    ]
+    # Exact dates come first, so that long periods do not take their places.
+    shown.sort(key=lambda each: (not each["is_exact"], each["may_begin"], each["event_id"]))
+    lanes: list[list[tuple[float, float]]] = []
+    shapes, drawn = [], 0
+    for event in shown:
+        begin, end = x(event["may_begin"]), x(event["latest"])
+        ghosts = sorted(
+            {
+                round((x(_find_start(each)) + x(each["latest"])) / 2, 1)
+                for each in former.get(event["event_id"], ())
+                if each["latest"] is not None
+                and (each["earliest"], each["latest"]) != (event["earliest"], event["latest"])
+            }
+        )
+        middle = (begin + end) / 2
+        left, right = min([begin, *ghosts]) - 8, max([end, *ghosts]) + 8
+        free = (
+            n for n, taken in enumerate(lanes) if all(right <= a or b <= left for a, b in taken)
+        )
+        lane = next(free, len(lanes))
+        if lane == _LANES_MAX:
+            continue
+        if lane == len(lanes):
+            lanes.append([])
+        lanes[lane].append((left, right))
+        drawn += 1
+        y = 26 + lane * 18
+        date_text = span_text(event["displayed_date_full"] or "no date")
+        parts = (f"{event['title'] or 'without a title'}: {date_text}", event["gone"])
+        title = ", ".join(filter(None, parts))
+        for ghost in ghosts:
+            shapes.append(tag("line", x1=ghost, x2=middle, y1=y, y2=y, class_="ghost"))
+            shapes.append(tag("circle", cx=ghost, cy=y, r=3, class_="ghost", data_ghost=ghost))
+        values: dict[str, object] = {
+            "class_": f"s{event['impact_step'] or 0}{' gone' * bool(event['gone'])}",
+            "data_event": event["event_id"],
+            "data_impact": event["impact"],
+            "data_from": event["may_begin"],
+            "data_to": event["latest"],
+        }
+        if event["is_exact"] and end - begin < 12:
+            radius = 3 + (event["impact_step"] or 0)
+            shape = mark("circle", title, cx=middle, cy=y, r=radius, **values)
+        else:
+            shape = band(begin, y - 4, end, y + 4, title, rx=3, **values)
+        shapes.append(tag("a", shape, href=link(event["event_id"])) if link else shape)
+    if not shapes:
+        return None
+    high = 36 + len(lanes) * 18
+    grid = [
+        tag("line", class_="grid-line", x1=x(at), x2=x(at), y1=14, y2=high) for at in x.ticks(8)
+    ]
+    grid.append(axis(x, lambda at: {"x": at, "y": 10, "text_anchor": "middle"}, 8))
+    grid.append(mark("line", "Now", class_="today", x1=x(now), x2=x(now), y1=14, y2=high))
+    name = f"{drawn} of {len(shown)} events from 90 days ago to 90 days ahead"
+    box = {"viewBox": f"0 0 920 {high}", "role": "group" if link else "img", "aria_label": name}
+    return tag("svg", Markup("").join([*grid, *shapes]), class_="lanes", **box)

@@ -17,9 +17,10 @@ from application.web.changes_page import (
     tell_moment,
     tell_value,
 )
-from application.web.drawing import draw_path
+from application.web.drawing import draw_path, draw_shares
 from application.web.filters import list_coins, read_events
 from application.web.pages import PageProblem, SiteRequest, render, span_text
+from application.web.track_record import find_record, read_records
 
 _SQL = Statements("application.web")
 _NEIGHBOUR_COINS_MAX: Final = 10
@@ -62,16 +63,21 @@ def show_event(request: SiteRequest) -> str:
     moves = {row["version"]: row for row in request.reader.rows(_SQL["event_moves"], values)}
     absences = request.reader.rows(_SQL["event_absences_known"], values)
     event = versions[-1]
+    hidden = frozenset(event["unknown_fields"] or ())
+    reliability = None
+    if not hidden & {"date", "categories"} and event["status"] == "scheduled":
+        records = read_records(request)
+        reliability = find_record(records, event["categories"], event["date_precision"])
     named = list_coins(request)
     return render(
         "event.html",
         request,
         title=event["title"] or "Event without a title",
         event=event,
-        hidden=frozenset(event["unknown_fields"] or ()),
-        path=None
-        if "date" in (event["unknown_fields"] or ())
-        else draw_path(versions, request.moment, absences),
+        hidden=hidden,
+        path=None if "date" in hidden else draw_path(versions, request.moment, absences),
+        reliability=reliability,
+        shares=reliability and draw_shares(reliability.shares, str(reliability)),
         state=_describe_state(event, absences, request.moment),
         period=_PERIODS.get(event["date_precision"]),
         record=_describe_record([m for m in moves.values() if m["move"] != "end_only"]),

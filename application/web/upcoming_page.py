@@ -18,6 +18,7 @@ from almanac.core.errors import InvalidArgument
 from almanac.core.statements import Statements
 from almanac.core.text import cut_line
 from almanac.events import BANDS
+from application.web.changes_page import count_changes
 from application.web.drawing import WEEKS, draw_heat, draw_path
 from application.web.filters import (
     FILTERS,
@@ -33,6 +34,7 @@ from application.web.filters import (
     read_page,
 )
 from application.web.pages import FILE_ROWS, SiteRequest, render, span_text, table_file
+from application.web.track_record import find_record, read_records
 
 _SQL = Statements("application.web")
 PARAMETERS: Final = (
@@ -148,6 +150,39 @@ def _show_list(request: SiteRequest, filters: Filters) -> str | Response:
     )
 
 
+def _find_head(request: SiteRequest, filters: Filters) -> dict[str, Any]:
+    """Return the next event of high impact with its countdown, and counts with their addresses:
+    critical events of 7 days, and changes of the last day, each as its page counts them."""
+    today = midnight(request.moment)
+    days = {"starts": today, "ends": today + timedelta(days=8)}
+    values = {**filters.values, **days, "at": request.moment}
+    (head,) = read_events(request, _SQL["head_line"], values)
+    event = head["next_event"]
+    if event:
+        label_coins(request, [event])
+        event["shown"] = _tell_ahead(event["earliest"] - request.moment)
+    found = count_changes(request, filters, request.moment - _DAY, request.moment)
+    kept = {name: request.text(name) for name in FILTERS}
+    counts = [
+        (
+            head["critical"],
+            "critical in 7 days",
+            request.link("/", **{**kept, "min_impact": "Critical", "when": "7d"}),
+        )
+    ]
+    for kind, text in (("rescheduled", "moved"), ("cancelled", "cancelled")):
+        address = request.link("/changes", **kept, kinds=kind, last="1d")
+        counts.append((found.get(kind, 0), f"{text} since yesterday", address))
+    return {"event": event, "counts": counts}
+
+
+def _tell_ahead(ahead: timedelta) -> str:
+    hours, minutes = divmod(int(ahead.total_seconds()) // 60, 60)
+    if ahead.days:
+        return f"in {ahead.days} d {hours % 24} h"
+    return f"in {hours} h {minutes} min" if hours else f"in {minutes} min"
+
+
 def _show_grid(request: SiteRequest, filters: Filters, view: str) -> str:
     """Return the month or week of `from`, else the current one."""
     first = _read_day(request, "from") or midnight(request.moment)
@@ -199,6 +234,7 @@ def _render(request: SiteRequest, filters: Filters, period: str, **values: Any) 
         title=f"{named}: {period}" if named else f"Events: {period}",
         heading="Upcoming events" if request.is_report else named or "Events",
         period=period,
+        head=None if request.is_report else _find_head(request, filters),
         when=_when(request),
         whens=_WHEN,
         views=_VIEWS,
@@ -248,8 +284,9 @@ def prepare_events(request: SiteRequest, rows: Iterable[dict[str, Any]]) -> list
     without the current year, its `start` and `end`, and `news`."""
     events = list(rows)
     label_coins(request, events)
-    paths = _draw_paths(request, events)
+    paths, records = _draw_paths(request, events), read_records(request)
     for event in events:
+        event["record"] = find_record(records, event["categories"], event["date_precision"])
         event["path"] = paths.get(event["event_id"])
         event["shown"] = _shorten(request, event["displayed_date_full"])
         event["start"], _, event["end"] = event["shown"].partition(" – ")
@@ -271,8 +308,7 @@ def _draw_paths(
         drawn = request.reader.once("small paths", dict)
         until = request.reader.publication().last_pull_at or until
     ids = sorted({event["event_id"] for event in events if event["version"] > 1} - drawn.keys())
-    values = {"ids": ids, "at": request.moment}
-    rows = request.reader.rows(_SQL["list_dates"], values) if ids else []
+    rows = list_dates(request, ids)
     lost = {
         event["event_id"]: [{"changed_at": event["left_at"], "missing_since": event["left_at"]}]
         for event in events
@@ -284,6 +320,12 @@ def _draw_paths(
         absences = lost.get(event_id, ())
         drawn[event_id] = draw_path(versions, until, absences, is_small=True) if has_moved else None
     return drawn
+
+
+def list_dates(request: SiteRequest, ids: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the dates of each version of some events that was known at the time."""
+    values = {"ids": ids, "at": request.moment}
+    return request.reader.rows(_SQL["list_dates"], values) if ids else []
 
 
 def draw_strip(request: SiteRequest, filters: Filters) -> Markup | None:

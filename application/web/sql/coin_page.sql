@@ -56,6 +56,17 @@ FROM (SELECT count(*) AS events, count(*) FILTER (is_upcoming) AS upcoming FROM 
     (FROM found WHERE NOT is_upcoming ORDER BY latest DESC NULLS LAST, event_id LIMIT $past_limit)
 )
 
+-- name: coin_lanes
+-- Grain: one row per event of a coin that may take place from $starts until $ends, at most $limit, of
+-- the highest impact. Parameters: $coin; $starts, $ends; $limit. Run twice: the same rows.
+FROM page_coin_events
+WHERE coin = $coin
+    AND list_contains(coins, $coin)
+    AND latest > $starts::TIMESTAMPTZ
+    AND may_begin < $ends::TIMESTAMPTZ
+ORDER BY impact_step DESC NULLS LAST, is_exact DESC, latest, event_id
+LIMIT $limit
+
 -- name: search_coins
 -- Grain: one row per coin that matches, by rank. Parameters: $words, as in coin_list; $limit. Run twice:
 -- the same rows.

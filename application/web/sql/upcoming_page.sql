@@ -51,6 +51,32 @@ WHERE may_begin < $ends::TIMESTAMPTZ
 QUALIFY place BETWEEN if(is_exact, $exact_from, $open_from) AND if(is_exact, $exact_to, $open_to)
 ORDER BY is_exact DESC, place
 
+-- name: head_line
+-- Grain: one row: the next event of High or Critical impact with an exact date after $at, NULL if there
+-- is none, and the number of critical ones that list_events counts from $starts until $ends.
+-- Parameters: $at, $starts, $ends; filters as in list_events. Run twice: the same row.
+SELECT
+    arg_min(
+        {
+            'event_id': event_id, 'title': title, 'coins': coins, 'source_url': source_url,
+            'date_precision': date_precision, 'earliest': earliest
+        },
+        (earliest, event_id)
+    ) FILTER (WHERE earliest > $at::TIMESTAMPTZ) AS next_event,
+    count(*) FILTER (
+        WHERE impact_step = 4 AND may_begin < $ends::TIMESTAMPTZ AND latest > $starts::TIMESTAMPTZ
+    ) AS critical
+FROM page_events
+WHERE is_exact
+    AND gone IS NULL
+    AND NOT is_former
+    AND impact_step >= 3
+    AND latest > $starts::TIMESTAMPTZ
+    AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
+    AND {shared_has_category}
+    AND ($words::VARCHAR IS NULL OR contains(lower(title), $words::VARCHAR))
+    AND {shared_has_impact}
+
 -- name: list_days
 -- Grain: one row per UTC day from $starts until $ends on which events with an exact date begin, with
 -- their number by step of impact, the highest first, and the $most events of the highest impact. The

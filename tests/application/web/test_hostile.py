@@ -58,7 +58,7 @@ def make_versions() -> Iterator[Known]:
             )
 
 
-_SHAPES = {"svg", "rect", "title", "a", "text", "line", "path"}
+_SHAPES = {"svg", "rect", "title", "a", "text", "line", "path", "circle"}
 
 
 class _Tags(HTMLParser):

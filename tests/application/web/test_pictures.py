@@ -117,7 +117,7 @@ def at(day: int) -> datetime:
 
 def make_history() -> list[Known]:
     """Return an event that is postponed, then cancelled, and one that is missing at the end."""
-    shown = {"event_id": "evt", "title": "Unlock"}
+    shown = {"event_id": "evt", "title": "Unlock", "coins": ("near",)}
     return [
         Known(**shown, known_from=FIRST, date=at(10), displayed_date="10 Mar"),  # type: ignore[arg-type]
         Known(
@@ -157,6 +157,9 @@ def test_cross_marks_where_an_event_was_cancelled_or_went_missing(tmp_path: Path
         cancelled = [{"gone": "cancelled", "from": "2026-03-03T06:00:00Z"}]
         assert read_marks(page, "path large", "path") == cancelled
         assert "<title>15 Mar &lt;b&gt; 2026: known from 02 Mar 2026 06:00</title>" in page
+        lanes = read_marks(client.get("/coin/near").text, "lanes", "(?:rect|circle)")
+        assert [each.get("event") for each in lanes] == [None, "evt"]
+        assert "ghost" in lanes[0]
         page = client.get("/event/lost").text
         lost = [{"gone": "missing", "from": "2026-03-02T06:00:00Z"}]
         assert read_marks(page, "path large", "path") == lost
@@ -167,3 +170,84 @@ def test_cross_marks_where_an_event_was_cancelled_or_went_missing(tmp_path: Path
         small = read_marks(client.get("/").text, "path")
         assert small == [{"from": "2026-03-01T06:00:00Z"}, {"from": "2026-03-02T06:00:00Z"}]
         assert 'class="path"' not in client.get("/?as_of=2026-03-01T12:00:00").text
+
+
+@pytest.mark.parametrize("at", TIMES)
+def test_lanes_have_the_events_of_a_coin_with_their_former_dates(
+    client: httpx.Client, database: Database, at: datetime
+) -> None:
+    coin = "bitcoin"
+    page = client.get(f"/coin/{coin}?as_of={at:%Y-%m-%dT%H:%M:%SZ}").text
+    marks = [each for each in read_marks(page, "lanes", "(?:rect|circle)") if "event" in each]
+    rows = database.sql(
+        "SELECT event_id, impact, latest FROM events_as_of($at) WHERE list_contains(coins, $coin) "
+        "AND latest > $at - INTERVAL 90 DAY AND latest IS NOT NULL "
+        "AND coalesce(earliest, first_seen_at) < $at + INTERVAL 90 DAY",
+        at=at,
+        coin=coin,
+    ).rows()
+    known = {row["event_id"]: row for row in rows}
+    assert 5 < len(marks) <= len(known)
+    for each in marks:
+        row = known[each["event"]]
+        assert each.get("impact") == (None if row["impact"] is None else str(row["impact"]))
+        assert each["to"] == _text(row["latest"])
+    former = database.sql(
+        "SELECT count(DISTINCT (v.event_id, v.latest)) AS n FROM event_versions AS v "
+        "JOIN events_as_of($at) AS e USING (event_id) WHERE v.known_from <= $at "
+        "AND v.latest <> e.latest AND list_contains($ids, event_id)",
+        at=at,
+        ids=[each["event"] for each in marks],
+    ).rows()[0]["n"]
+    assert len(re.findall(r'data-ghost="', page)) <= former
+
+
+@pytest.mark.parametrize("at", TIMES)
+def test_head_line_counts_what_its_links_list(client: httpx.Client, at: datetime) -> None:
+    known = f"as_of={at:%Y-%m-%dT%H:%M:%SZ}"
+    page = client.get(f"/?{known}").text
+    head = re.search(r'<p class="head">.*?</p>', page, re.S)
+    assert head is not None
+    links = re.findall(r'<a href="([^"]+)"><strong>([\d,]+)</strong> ([^<]+)</a>', head[0])
+    assert [text for *_, text in links] == [
+        "critical in 7 days",
+        "moved since yesterday",
+        "cancelled since yesterday",
+    ]
+    for address, count, text in links:
+        rows = client.get(unescape(address) + "&format=json").json()["rows"]
+        exact = [row for row in rows if row.get("date_precision") in ("instant", "day")]
+        if text.startswith("critical"):
+            rows = [row for row in exact if not row["gone"]]
+        assert len(rows) == int(count), text
+
+
+def test_reliability_equals_the_table_of_slip_rates(
+    client: httpx.Client, database: Database
+) -> None:
+    span = database.sql(
+        "SELECT min(observed_at) AS since, max(observed_at) AS until FROM coverage "
+        "WHERE feed IN ('export', 'events')"
+    ).rows()[0]
+    rows = database.sql(
+        "SELECT category, sum(cohort)::INTEGER AS n, sum(slipped) / n AS slipped, "
+        "sum(held) / n AS held, (sum(cancelled) + sum(withdrawn)) / n AS cancelled, "
+        "sum(pulled_in) / n AS earlier FROM slip_rates($since, $until::TIMESTAMPTZ - "
+        "$since::TIMESTAMPTZ) WHERE date_precision = 'day' AND category IS NOT NULL "
+        "GROUP BY category HAVING n >= 20",
+        **span,
+    ).rows()
+    assert rows
+    for row in rows:
+        (event,) = database.sql(
+            "SELECT event_id FROM events WHERE date_precision = 'day' AND status = 'scheduled' "
+            "AND categories = [$category] LIMIT 1",
+            category=row["category"],
+        ).rows() or [None]
+        if event is None:
+            continue
+        page = client.get(f"/event/{event['event_id']}").text
+        shares = {mark["kind"]: float(mark["share"]) for mark in read_marks(page, "shares", "rect")}
+        names = ("held", "slipped", "earlier", "cancelled")
+        assert shares == pytest.approx({name: row[name] for name in names})
+        assert f"of {row['n']:,} slipped" in page
