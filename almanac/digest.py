@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from almanac.coins import resolve_slugs
 from almanac.core.errors import InvalidArgument, QueryRefused
 from almanac.core.statements import Statements
 from almanac.core.text import (
@@ -25,10 +24,9 @@ from almanac.events import (
     Names,
     find_pulls,
     is_stale,
-    make_impact_values,
+    make_filter_values,
     read_choices,
     read_known_at,
-    resolve_categories,
 )
 from almanac.reader import Reader
 
@@ -145,14 +143,11 @@ def compute_digest(
             raise InvalidArgument(f"until={until!r} is before since={since!r}")
         if limit is not None and limit < 1:
             raise InvalidArgument(f"limit={limit}: expected at least 1")
-        named, slugs = read_choices(kinds, "kinds", IN_ORDER), resolve_slugs(reader, coins, before)
-        names = resolve_categories(reader, categories)
+        named = read_choices(kinds, "kinds", IN_ORDER)
         values = {
             **{"since": after, "until": before, **place_values(places)},
             "kinds": named,
-            "coins": slugs,
-            "categories": names,
-            **make_impact_values(min_impact),
+            **make_filter_values(reader, coins, categories, min_impact, before),
         }
         counts = reader.rows(_SQL["digest_counts"], values)
         events = {row["kind"]: row["events"] for row in counts}
@@ -169,8 +164,8 @@ def compute_digest(
         if row["events"]
     ]
     unscored = sum(row["unscored"] for row in counts)
-    least = values["min_impact"]
-    return Digest(after, before, *pulls, sections, least, unscored, slugs, names)
+    filters = values["min_impact"], unscored, values["coins"], values["categories"]
+    return Digest(after, before, *pulls, sections, *filters)
 
 
 def place_values(places: tuple[int, int] | None) -> dict[str, int | None]:

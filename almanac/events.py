@@ -90,11 +90,9 @@ class EventQueries:
             values = {
                 "at": at,
                 "basis": basis,
-                "coins": resolve_slugs(self._reader, coins, at),
-                "categories": resolve_categories(self._reader, categories),
                 "statuses": read_choices(status, "status", STATUSES),
                 **make_window_values(self._reader, window),
-                **make_impact_values(min_impact),
+                **make_filter_values(self._reader, coins, categories, min_impact, at),
             }
             return self._reader.result(_SQL["events"], values)
 
@@ -118,15 +116,12 @@ class EventQueries:
         """
         with self._reader.pinned():
             check_choice(estimated, "estimated", ("include", "drop", "only"))
-            at = read_known_at(self._reader, as_of, "as_of")
-            check_observed(self._reader, at, "as_of", as_of)
+            at = read_observed(self._reader, as_of, "as_of")
             values = {
                 "at": at,
                 "until": at + read_duration(within, "within"),
-                "coins": resolve_slugs(self._reader, coins, at),
-                "categories": resolve_categories(self._reader, categories),
                 "estimated": estimated,
-                **make_impact_values(min_impact),
+                **make_filter_values(self._reader, coins, categories, min_impact, at),
             }
             return self._reader.result(_SQL["upcoming"], values)
 
@@ -153,8 +148,7 @@ class EventQueries:
                 "since=None: expected a timestamp, such as 2026-03-02 or yesterday"
             )
         with self._reader.pinned():
-            after = read_known_at(self._reader, since, "since")
-            check_observed(self._reader, after, "since", since)
+            after = read_observed(self._reader, since, "since")
             before = read_known_at(self._reader, until, "until")
             if before < after:
                 raise InvalidArgument(f"until={until!r} is before since={since!r}")
@@ -162,9 +156,7 @@ class EventQueries:
                 "since": after,
                 "until": before,
                 "kinds": read_choices(kinds, "kinds", KINDS),
-                "coins": resolve_slugs(self._reader, coins, before),
-                "categories": resolve_categories(self._reader, categories),
-                **make_impact_values(min_impact),
+                **make_filter_values(self._reader, coins, categories, min_impact, before),
             }
             return self._reader.result(_SQL["changes"], values)
 
@@ -193,15 +185,12 @@ class EventQueries:
             first = find_pulls(self._reader, before)[0]
             after = first or before
             if since is not None:
-                after = read_known_at(self._reader, since, "since")
-                check_observed(self._reader, after, "since", since)
+                after = read_observed(self._reader, since, "since")
             values = {
                 "since": after,
                 "until": before,
                 "kinds": kinds,
-                "coins": resolve_slugs(self._reader, coins, before),
-                "categories": resolve_categories(self._reader, categories),
-                **make_impact_values(min_impact),
+                **make_filter_values(self._reader, coins, categories, min_impact, before),
             }
             return self._reader.result(_SQL["announcements"], values)
 
@@ -303,8 +292,7 @@ class EventQueries:
         Raises: as `events`.
         """
         with self._reader.pinned():
-            at = read_known_at(self._reader, as_of, "as_of")
-            check_observed(self._reader, at, "as_of", as_of)
+            at = read_observed(self._reader, as_of, "as_of")
             is_several = isinstance(days, Iterable) and not isinstance(days, str)
             given: Any = days if is_several else (days,)
             ages = [read_number(age, "days") for age in given]
@@ -336,8 +324,7 @@ class EventQueries:
             last = find_pulls(self._reader, self._reader.now())[1]
             if as_of is None and last is not None:
                 as_of = last - timedelta(days=number)
-            at = read_known_at(self._reader, as_of, "as_of")
-            check_observed(self._reader, at, "as_of", as_of)
+            at = read_observed(self._reader, as_of, "as_of")
             values = {"at": at, "days": number, "category": find_category(self._reader, category)}
             return self._reader.result(_SQL["slip_rates"], values)
 
@@ -359,6 +346,13 @@ def read_known_at(reader: Reader, given: TimestampLike | Duration | None, name: 
             "what will be known then; give a timestamp up to now."
         )
     return found
+
+
+def read_observed(reader: Reader, given: TimestampLike | Duration | None, name: str) -> datetime:
+    """Return the timestamp of a query, at or after the first pull."""
+    at = read_known_at(reader, given, name)
+    check_observed(reader, at, name, given)
+    return at
 
 
 def check_observed(
@@ -486,6 +480,21 @@ def make_impact_values(min_impact: MinImpact | None) -> dict[str, Any]:
     least = read_min_impact(min_impact)
     bands = [] if least is None else [name for low, name in BANDS if low >= least]
     return {"min_impact": least, "bands": bands}
+
+
+def make_filter_values(
+    reader: Reader,
+    coins: Coins | None,
+    categories: Names | None,
+    min_impact: MinImpact | None,
+    at: datetime | None = None,
+) -> dict[str, Any]:
+    """Return the values of the filters that every list of events has; ranks are as of `at`."""
+    return {
+        "coins": resolve_slugs(reader, coins, at),
+        "categories": resolve_categories(reader, categories),
+        **make_impact_values(min_impact),
+    }
 
 
 _EVENT_FEEDS: Final = ("export", "events")

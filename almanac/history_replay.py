@@ -16,7 +16,7 @@ from almanac.coins import resolve_slugs
 from almanac.core.errors import InvalidArgument
 from almanac.core.statements import Statements
 from almanac.core.timestamps import TimestampLike
-from almanac.events import KINDS, Coins, Names, check_observed, read_choices, read_known_at
+from almanac.events import KINDS, Coins, Names, read_choices, read_known_at, read_observed
 from almanac.reader import Reader
 
 _SQL = Statements("almanac")
@@ -84,8 +84,7 @@ class Replay:
         if since is None:
             raise InvalidArgument("since=None: expected a timestamp, such as 2026-03-01")
         self._reader = reader
-        self.since = read_known_at(reader, since, "since")
-        check_observed(reader, self.since, "since", since)
+        self.since = read_observed(reader, since, "since")
         self.until = read_known_at(reader, until, "until")
         if self.until < self.since:
             raise InvalidArgument(f"until={until!r} is before since={since!r}")

@@ -115,7 +115,7 @@ class Joins:
         target = None if to is None else streams.check_target(to, frame)
         stream = streams.open_stream(frame, "frame")
         with reader.pinned():
-            filters = make_filter_values(reader, categories, min_impact)
+            filters = make_join_filters(reader, categories, min_impact)
             now = reader.now()
             if stream is not None:
                 # All timestamps that may come: what is known now of the time since the first pull.
@@ -199,7 +199,7 @@ class Joins:
                 index = frames.plain_column(index, "index", "timestamps").to_pandas()
             opens = pd.Index(index)
         with reader.pinned():
-            filters = make_filter_values(reader, categories, min_impact)
+            filters = make_join_filters(reader, categories, min_impact)
             opened = frames.read_timestamp_column(opens, "index", reader.tz, unit=unit)
             now = reader.now()
             next_events.refuse_future(opened, "index", now)
@@ -276,7 +276,7 @@ class Joins:
                 "before_us": lead // US,
                 "after_us": rest // US,
                 "coins": resolve_slugs(reader, coins, at),
-                **make_filter_values(reader, categories, min_impact),
+                **make_join_filters(reader, categories, min_impact),
             }
             return reader.result(_SQL["blackouts"], values)
 
@@ -301,7 +301,7 @@ def read_bar(bar: Duration, as_of: AsOf) -> "timedelta | pd.DateOffset | None":
     return DateOffset(months=int(months[1])) if months else lag_us * US
 
 
-def make_filter_values(
+def make_join_filters(
     reader: Reader, categories: Names | None, min_impact: MinImpact | None
 ) -> dict[str, Any]:
     """Return the filter values of the statements; refuse a score if no pull has shown any."""

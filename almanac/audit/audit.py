@@ -19,16 +19,14 @@ from almanac.audit.judge import judge
 from almanac.audit.report import Audit
 from almanac.audit.row_events import SQL, PullTimes
 from almanac.audit.user_rows import read_signals
-from almanac.coins import resolve_slugs
 from almanac.core import progress
 from almanac.core.errors import InvalidArgument
 from almanac.core.timestamps import ORIGIN, US, TimeUnit, read_duration
 from almanac.events import (
     STATUSES,
     check_choice,
-    make_impact_values,
+    make_filter_values,
     read_choices,
-    resolve_categories,
 )
 from almanac.reader import Reader
 from almanac.results import Result
@@ -72,10 +70,10 @@ def read_universe_rule(reader: Reader, given: Mapping[str, Any]) -> UniverseRule
         "within_us": None,
         "lead_us": None,
         f"{name}_us": read_duration(given[name], name) // US,
-        "coins": resolve_slugs(reader, given.get("coins")),
-        "categories": resolve_categories(reader, given.get("categories")),
         "statuses": read_choices(given.get("status", "scheduled"), "status", STATUSES),
-        **make_impact_values(given.get("min_impact")),
+        **make_filter_values(
+            reader, given.get("coins"), given.get("categories"), given.get("min_impact")
+        ),
     }
     return UniverseRule(is_lead, every, values)
 

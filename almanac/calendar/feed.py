@@ -24,10 +24,9 @@ from almanac.events import (
     MinImpact,
     Names,
     check_choice,
-    check_observed,
     make_impact_values,
     make_window_values,
-    read_known_at,
+    read_observed,
     resolve_categories,
 )
 from almanac.reader import Ambiguous, Reader
@@ -155,8 +154,7 @@ def _read_values(reader: Reader, query: FeedQuery) -> dict[str, Any]:
     check_choice(query.cancelled, "cancelled", get_args(Cancelled))
     if not 1 <= query.limit <= LIMIT_MOST:
         raise InvalidArgument(f"limit={query.limit!r}; expected 1 to {LIMIT_MOST:,}")
-    at = read_known_at(reader, query.as_of, "as_of")
-    check_observed(reader, at, "as_of", query.as_of)
+    at = read_observed(reader, query.as_of, "as_of")
     for name, bound in (("from", query.starts), ("to", query.ends)):
         if bound is not None:
             read_timestamp(bound, name, reader.tz, now=at)
