@@ -35,11 +35,7 @@ def show_problems(problems: "Iterable[BatchProblem]", *, on: Console = people) -
 
 def show_waits() -> None:
     """Print on standard error the reason and length of a wait."""
-    progress.hear_waits(_print_wait)
-
-
-def _print_wait(text: str) -> None:
-    warnings.print(text, soft_wrap=True)
+    progress.hear_waits(lambda text: warnings.print(text, soft_wrap=True))
 
 
 def describe_quota(remaining: int | None, quota: int | None, *, is_unlimited: bool) -> str:

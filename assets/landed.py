@@ -23,7 +23,6 @@ from assets.layout import (
     list_run_days,
     record_days,
     step_failure,
-    unexpected_errors_fail,
 )
 from assets.metadata import (
     LANDED_COLUMNS,
@@ -190,7 +189,11 @@ def _landed(layout: Layout, feed: Feed, kind: str, description: str) -> dg.Asset
     )
     def landed(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
         catalog, home = layout.resource(context, "catalog"), layout.resource(context, "home")
-        with unexpected_errors_fail():
+        try:
             yield land(feed, context, catalog, home)
+        except dg.Failure:
+            raise
+        except Exception as error:  # Despite the retry policy, if waiting can't end it.
+            raise step_failure(error) from error
 
     return landed

@@ -72,10 +72,6 @@ class Layout:
             raise ValueError(f"{text}AlmanacComponent. Nothing was changed.")
         return name
 
-    def group(self, name: str) -> str:
-        """Return the name of an asset group."""
-        return self.group_prefix + name
-
     def name(self, name: str) -> str:
         """Return the name of a job, schedule, sensor, op, pool or resource."""
         return "_".join([*self.key_prefix, name])
@@ -107,7 +103,7 @@ class Layout:
     def attributes(self, group: str, kinds: set[str]) -> Mapping[str, Any]:
         """Return the arguments that the assets of a group share, for `dg.asset` or a spec."""
         return {
-            "group_name": self.group(group),
+            "group_name": self.group_prefix + group,
             "kinds": kinds,
             "owners": self.owners,
             "tags": {"domain": "crypto-events", "layer": group},
@@ -193,14 +189,3 @@ def without_beta_warnings() -> Iterator[None]:
         warnings.simplefilter("ignore", dg.BetaWarning)
         warnings.simplefilter("ignore", dg.PreviewWarning)
         yield
-
-
-@contextmanager
-def unexpected_errors_fail() -> Iterator[None]:
-    """Fail a step immediately, despite its retry policy, if waiting can't end the error."""
-    try:
-        yield
-    except dg.Failure:
-        raise
-    except Exception as error:
-        raise step_failure(error) from error

@@ -99,12 +99,6 @@ class JobHistory:
     newest_at: datetime | None = None
     failures: int = 0
 
-    def next_attempt_at(self, first: timedelta, longest: timedelta) -> datetime | None:
-        """Return the time of the next run: `first` after the newest, doubled by each failure."""
-        if self.newest_at is None:
-            return None
-        return self.newest_at + double_wait(first, self.failures, longest=longest)
-
 
 def wait_for_partition(layout: Layout, decision: Decision) -> Decision:
     """Return the decision, without its request if the service's day is not a partition yet.
@@ -550,7 +544,7 @@ def _unless_too_early(
 
     After a success there is a wait too, since the same work may be left undone again.
     """
-    next_at = last.next_attempt_at(_FIRST_WAIT, _LONGEST_WAIT)
-    if next_at is not None and now < next_at:
+    wait = double_wait(_FIRST_WAIT, last.failures, longest=_LONGEST_WAIT)
+    if last.newest_at is not None and now < (next_at := last.newest_at + wait):
         return Decision(f"{why}; the next attempt is at {next_at:%H:%M:%S} UTC.")
     return Decision(why, request)

@@ -38,7 +38,7 @@ from resources.http.response_body import (
     read_count,
     read_instant,
 )
-from resources.http.retry import OK, Call, Caller, OriginKey, Timeouts, is_version_retired
+from resources.http.retry import OK, RETIRED, Call, Caller, OriginKey, Timeouts, read_error_body
 from resources.limits.limiter import Limiter
 from resources.redaction import Redactor, conceal_in_logs
 from resources.request_log import Observer, ReportedUsage
@@ -190,7 +190,7 @@ class CatalogClient:
         def read(answer: Answer) -> Answer:
             if answer.status == 200:
                 decode_object_body(answer, str(call))
-            elif is_version_retired(answer):
+            elif read_error_body(answer).code == RETIRED:
                 raise RequestRejected(f"{call} was answered {answer.status}: version retired")
             return answer
 

@@ -45,7 +45,8 @@ OK: Final = frozenset({200})
 _TRANSIENT: Final = frozenset({408, 425, 500, 502, 503, 504})
 _SLOW: Final = frozenset({500, 504})
 _PLAN_CODES: Final = frozenset({"tier_required", "plan_required"})
-_RETIRED: Final = "version_retired"
+RETIRED: Final = "version_retired"
+"""The code of an error about the version of the interface, not about the requested resource."""
 _ERROR_BODY_BYTES: Final = 65_536
 _MESSAGE_CHARS: Final = 200
 _ID_CHARS: Final = 100
@@ -220,7 +221,7 @@ class Caller:
         if status == 407:
             # Without the message, in which some proxies repeat the login.
             return proxy_refused(str(call), "status 407")
-        if status == 410 or body.code == _RETIRED:
+        if status == 410 or body.code == RETIRED:
             return RequestRejected(text, next_step="Update Almanac, and check the base address")
         if status in (401, 402, 403):
             names_plan = body.code in _PLAN_CODES or re.search(r"\bplan\b", body.message, re.I)
@@ -315,11 +316,6 @@ def read_error_body(answer: Answer) -> ErrorFields:
     message = fields.get("message") or inner.get("message") or ""
     request_id = inner.get("requestId", fields.get("requestId", ""))
     return ErrorFields(str(code), str(message), request_id if isinstance(request_id, str) else "")
-
-
-def is_version_retired(answer: Answer) -> bool:
-    """Whether an error is about the version of the interface, not about the requested resource."""
-    return read_error_body(answer).code == _RETIRED
 
 
 def read_quota_headers(headers: Mapping[str, str]) -> QuotaHeaders | None:

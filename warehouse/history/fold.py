@@ -441,13 +441,10 @@ class Fold:
     def _run(self, name: str, **values: Any) -> None:
         self.connection.execute(parse(_SQL[name]), values)
 
-    def _run_on(self, rows: str, name: str, **values: Any) -> None:
-        self.connection.execute(parse(_SQL.fill(name, rows=rows)), values)
-
     def _replace_versions(self, rows: str, **stamp: Any) -> None:
         """End the current versions of events, and take the next ones."""
-        self._run_on(rows, "end_versions")
-        self._run_on(rows, "take_versions", **stamp)
+        self.connection.execute(parse(_SQL.fill("end_versions", rows=rows)))
+        self.connection.execute(parse(_SQL.fill("take_versions", rows=rows)), stamp)
 
     def _log_absences(self, manifest: Manifest) -> None:
         self._run("remove_absences")

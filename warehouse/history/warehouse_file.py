@@ -136,7 +136,7 @@ def read_published(
             datetime.fromisoformat(named["published_at"]),
             facts,
             batches,
-            _last_key(connection),
+            next(iter(_rows(connection, "find_last_key", feeds=list(_RANKED))), None),
             days,
         )
 
@@ -194,11 +194,6 @@ def unreadable_file(path: Path, why: duckdb.Error | str) -> WarehouseError:
         f"{path} can't be read: {str(why).splitlines()[0]}. It is damaged, or another program "
         "writes to it. Nothing was lost; `almanac rebuild` makes it again from landing."
     )
-
-
-def _last_key(connection: duckdb.DuckDBPyConnection) -> FoldKey | None:
-    found = _rows(connection, "find_last_key", feeds=list(_RANKED))
-    return found[0] if found else None
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, name: str, **values: Any) -> list[tuple[Any, ...]]:

@@ -302,7 +302,7 @@ class Landing:
         )
         return [path for path in found if path.exists() and path.stat().st_mtime < oldest]
 
-    def _has_body(self, name: str, staged: Path) -> bool:
+    def _has_body(self, name: str) -> bool:
         """Whether an intact body is stored already; a damaged one is replaced."""
         path = self.storage.path(name)
         if not path.is_file():
@@ -330,7 +330,7 @@ class Landing:
         with self.storage.staging() as staged:
             redactions = body_files.RedactionCounter()
             sha256, pages = body_files.compress(bodies, staged, status, redactions)
-            if not self._has_body(body_files.body_name(sha256), staged):
+            if not self._has_body(body_files.body_name(sha256)):
                 self.storage.adopt(staged, body_files.body_name(sha256))
         size = sum(page.length for page in pages)
         path = self.storage.path(body_files.body_name(sha256))
