@@ -1,4 +1,4 @@
-"""The number of examples of a property that merges homes: a few by default, many in a long run."""
+"""The number of examples of a property of whole batches: few by default, many in a long run."""
 
 from hypothesis import Phase, settings
 

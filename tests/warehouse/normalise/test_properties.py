@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from almanac.core.errors import WarehouseError
 from catalog.contract.plans import PLANS, ImpactView, Plan, impact_band
 from catalog.contract.records import EVENT_FIELDS, HEADER, Delivery, Event, EventCoin, encode_rows
+from tests.history.stories.example_counts import examples
 from tests.warehouse.normalise.catalog_bodies import AT, BatchReader, csv_body, plain
 from warehouse.normalise.csv_reader import CsvExport
 from warehouse.normalise.normalise import NormalisedBatch
@@ -93,6 +94,7 @@ def delivery_forms(event: Event) -> list[bytes]:
     return [msgspec.json.encode(form) for form in forms]
 
 
+@examples(4, 500)
 @given(events=st.lists(EVENT, min_size=1, max_size=4), plan=st.sampled_from(list(PLANS.values())))
 def test_an_event_has_the_same_content_by_export_list_and_delivery(
     batches: BatchReader, events: list[Event], plan: Plan
@@ -151,6 +153,7 @@ def good_files(draw: st.DrawFn) -> bytes:
     return draw(st.sampled_from([body, body.removesuffix(end.encode()), body + end.encode()]))
 
 
+@examples(4, 500)
 @given(body=good_files())
 def test_both_readers_of_a_good_file_agree(batches: BatchReader, body: bytes) -> None:
     quick = batches.read("export", body)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.history.stories.example_counts import examples
 from tests.warehouse.normalise.catalog_bodies import BatchReader, csv_body, plain, plains
 from warehouse.normalise.csv_reader import CsvExport, KnownLists
 from warehouse.normalise.normalise import NormalisedBatch, normalise
@@ -158,6 +159,7 @@ ODD_QUOTE = b'e2,s,6" disk,plain,' + REST
 LIKE_TWO = b'e3,s,7" disk,"open\nrest",5" x' + REST
 
 
+@examples(4, 500)
 @given(bodies=two_exports())
 @example(
     bodies=(
