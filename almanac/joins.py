@@ -205,7 +205,9 @@ class Joins:
             next_events.refuse_future(opened, "index", now)
             zone = getattr(opens, "tz", None) or reader.tz
             known = next_events.close_bars(opened, length, zone, now)
-            known_at = next_events.make_known_at(known, opened, reader.tz)
+            # Also of bars that are not over.
+            known_at = pa.array(known.microseconds, mask=~opened.is_known)
+            known_at = known_at.cast(pa.timestamp("us", str(reader.tz)))
             labels = {f"{each}": each for each in names.values() if isinstance(each, Coin)}
             rows = next_events.KnownRows(
                 reader, span, filters, known.range_us(), labels, is_strict=True

@@ -439,12 +439,6 @@ def _refuse_overlaps(opened: TimestampColumn, known_us: Any, is_over: Any) -> No
         )
 
 
-def make_known_at(known: TimestampColumn, opened: TimestampColumn, tz: tzinfo) -> pa.Array:
-    """Return the timestamp of knowledge of each bar, also of bars that are not over."""
-    known_at = pa.array(known.microseconds, mask=~opened.is_known)
-    return known_at.cast(pa.timestamp("us", str(tz)))
-
-
 def name_bars(
     tables: Iterable[pa.Table], opens: pa.Array, symbols: pa.Array, step: int
 ) -> Iterator[pa.Table]:

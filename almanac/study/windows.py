@@ -260,11 +260,9 @@ def make_study_rows(
     order = order[pd.isna(reason[order])]
     windows, usable = fit_windows(returns, zero[order], coin[order], enters[order], spans, model)
     out = order[~usable]
-    reason[out] = np.where(
-        _returns_in(returns, zero, coin, spans, out) < spans.least,
-        "short_estimation",
-        "no_variance",
-    )
+    own = take_bars(returns.strict, coin[out], zero[out] + spans.fitted[0], spans.estimation)
+    is_short = np.isfinite(own).sum(axis=1) < spans.least
+    reason[out] = np.where(is_short, "short_estimation", "no_variance")
     kept = order[usable]
     excluded = rows.assign(reason=reason)[["event_id", "coin", "title", "date", "reason"]]
     table = rows.iloc[kept].reset_index(drop=True).drop(columns="column")
@@ -324,14 +322,6 @@ def _reasons(
     # Without the steps there is no return; with them, the row is used.
     reason[rows[(stepped & ~has).any(axis=1)]] = "redenomination"
     return reason
-
-
-def _returns_in(
-    returns: Returns, zero: Integers, coin: Integers, spans: Spans, rows: Integers
-) -> Integers:
-    first = zero[rows] + spans.fitted[0]
-    own = take_bars(returns.strict, coin[rows], first, spans.estimation)
-    return np.asarray(np.isfinite(own).sum(axis=1))
 
 
 def _with_results(

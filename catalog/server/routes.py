@@ -59,10 +59,8 @@ def _read_after(cursor: str | None, name: str, filters: Hashable, form: type[Key
 
 
 def list_coins(request: Request) -> Response:
-    reading, requested = (
-        CatalogView.from_request(request),
-        read_coins_request(read_query_string(request)),
-    )
+    reading = CatalogView.from_request(request)
+    requested = read_coins_request(read_query_string(request))
     filters = reading.cursor_filters(requested.q, requested.tracked)
     after = _read_after(requested.cursor, "coins", filters, tuple[int, str])
     query = make_coin_query(requested, reading)
@@ -85,10 +83,8 @@ def get_coin(request: Request) -> Response:
 
 
 def list_events(request: Request) -> Response:
-    reading, requested = (
-        CatalogView.from_request(request),
-        read_events_request(read_query_string(request)),
-    )
+    reading = CatalogView.from_request(request)
+    requested = read_events_request(read_query_string(request))
     query = make_event_query(requested, reading)
     by_impact = requested.sort_by == "impact_desc"
     filters = reading.cursor_filters(replace(requested, limit=0, cursor=None))
@@ -121,10 +117,8 @@ def get_event(request: Request) -> Response:
 
 
 def list_cancellations(request: Request) -> Response:
-    reading, requested = (
-        CatalogView.from_request(request),
-        read_cancellations_request(read_query_string(request)),
-    )
+    reading = CatalogView.from_request(request)
+    requested = read_cancellations_request(read_query_string(request))
     usual = reading.moment - timedelta(days=constants.CANCELLATIONS_SINCE_DAYS)
     since = requested.since or usual
     filters = reading.cursor_filters(requested.since)
