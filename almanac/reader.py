@@ -260,6 +260,31 @@ class Reader:
                 self._mark = mark
             yield self._connection
 
+    @property
+    def newer(self) -> object | None:
+        """The mark of a publication that is newer than the open one, and None without one."""
+        mark = self._mark_of_file()
+        return None if mark == self._mark else mark
+
+    def renew(self, prepare: Callable[["Reader"], None]) -> None:
+        """Open the newest publication beside the open one, and read it once it is prepared.
+
+        Queries run on the open one meanwhile. For a reader that does not follow.
+        """
+        options: dict[str, Any] = {"tz": self.tz, "limits": self._limits, "clock": self.clock}
+        options |= {"coins_are": self.coins_are, "ambiguous": self.ambiguous}
+        fresh = Reader(self.file, follow=False, trust_clock=self._trust_clock, **options)
+        try:
+            prepare(fresh)
+            with self._lock:
+                if not self._is_closed:
+                    old = self._connection, self._mark, self._shown_rows, self._made
+                    self._connection, self._mark = fresh._connection, fresh._mark
+                    self._shown_rows, self._made = fresh._shown_rows, fresh._made
+                    fresh._connection, fresh._mark, fresh._shown_rows, fresh._made = old
+        finally:
+            fresh.close()
+
     @contextmanager
     def pinned(self) -> Iterator[None]:
         """Keep one publication while several queries of one answer run."""

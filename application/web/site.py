@@ -1,9 +1,11 @@
 """The pages in front of the interface: their routes, who may read them, and their headers."""
 
+import logging
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Callable
 from dataclasses import dataclass
+from threading import Event, Thread
 from typing import Final
 from urllib.parse import urlencode
 
@@ -13,8 +15,10 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from almanac.core.text import cut_line
+from almanac.core.errors import AlmanacError
+from almanac.core.text import cut_line, plain_line
 from almanac.database import Database, open_database
+from almanac.reader import Reader
 from almanac.reading.query_limits import QueryLimits
 from application.web import changes_page, upcoming_page
 from application.web.calendar_routes import FEED_PATH, CalendarRoutes
@@ -34,6 +38,8 @@ from catalog.server.middleware import check_sizes, read_presented_keys
 from catalog.server.responses import error_response
 from pipeline.health.facts import Health
 
+log = logging.getLogger(__name__)
+_LOOKS_EVERY_S: Final = 0.5
 _LIMITS: Final = QueryLimits(memory_bytes=1_000_000_000, timeout_s=10.0)
 _STATIC: Final = {"site.css": "text/css", "site.js": "text/javascript", "icon.svg": "image/svg+xml"}
 _PAGE_PATHS: Final = frozenset(path for path, _ in NAVIGATION if path != "/")
@@ -51,7 +57,8 @@ _HEADERS: Final = (
 
 
 class WebSite:
-    """The pages of a warehouse. A later publication is read from the next request on.
+    """The pages of a warehouse. A later publication is shown when its tables are prepared, so that
+    no visitor waits for them.
 
     `read_health` returns the health of the home now; without it the file alone is known.
     """
@@ -62,12 +69,17 @@ class WebSite:
         self._place = place
         self._watch = HomeWatch(read_health)
         self._database = open_database(
-            place.warehouse, clock=place.now, limits=_LIMITS, trust_clock=True
+            place.warehouse, clock=place.now, limits=_LIMITS, trust_clock=True, follow=False
         )
         self._calendar = CalendarRoutes(self._database, place, self._key_grant)
         self._mcp = McpRoute(place)
+        self._is_closing = Event()
+        self._follower = Thread(target=self._follow, name="publications", daemon=True)
+        self._follower.start()
 
     def close(self) -> None:
+        self._is_closing.set()
+        self._follower.join()
         self._mcp.close()
         self._database.close()
 
@@ -81,6 +93,32 @@ class WebSite:
         routes = [*map(self._guarded, found), *self._mcp.missing_routes()]
         default = _BrowserLayer(app, self._place.base_path)
         return Router(routes, default=default, redirect_slashes=False)
+
+    def _follow(self) -> None:
+        """Prepare the tables of the pages, and those of each later publication before it is shown.
+
+        One that can't be read is not tried again; the one before it stays.
+        """
+        tried = None
+        self._prepare(self._database.reader)
+        while not self._is_closing.wait(_LOOKS_EVERY_S):
+            newer = self._database.reader.newer
+            if newer is None or newer == tried:
+                continue
+            tried = newer
+            try:
+                self._database.reader.renew(self._prepare)
+            except AlmanacError as error:
+                log.error("the new publication is not shown: %s", plain_line(str(error)))
+
+    def _prepare(self, reader: Reader) -> None:
+        pages = Pages(Database(reader))
+        for show in (show_upcoming, show_changes, show_coins):
+            try:
+                with reader.pinned():
+                    show(pages.read_request("/", {}))
+            except AlmanacError as error:  # The page tells a visitor, too.
+                log.info("a page could not be prepared: %s", plain_line(str(error)))
 
     def _guarded(self, route: BaseRoute) -> BaseRoute:
         assert isinstance(route, Route)
