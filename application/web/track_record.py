@@ -29,8 +29,10 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TrackRecord:
-    """What became, within some days, of the events of a category (None: all) and a precision that
-    were upcoming: their number, shares from 0 to 1, and the median days of a slip."""
+    """The share of events of a category (None: all) and a precision that moved within some days.
+
+    They were upcoming before. Shares are from 0 to 1; `days` is the median of a slip.
+    """
 
     category: str | None
     date_precision: str

@@ -244,3 +244,15 @@ def test_a_clock_that_is_set_back_passes_no_change_over(home: Home, receiver: Re
             wait_for(served.sender.outbox.positions)
             publish(home, day)
             wait_for(lambda count=2 * day: len(list_sent(receiver)) == count)
+
+
+def test_pages_show_a_new_publication_when_it_is_prepared(home: Home, tmp_path: Path) -> None:
+    with mirroring(home, tmp_path / "m", site=WebSite) as (_, client):
+        page = "/?from=2025-01-01&to=2027-01-01"
+        assert "/event/event-0" in client.get(page).text
+        publish(home, 1)
+        wait_for(lambda: "/event/event-1" in client.get(page).text)
+        damaged = tmp_path / "damaged"
+        damaged.write_bytes(b"no database")
+        damaged.replace(home.warehouse)
+        assert "/event/event-1" in client.get(page).text
