@@ -95,9 +95,9 @@ class WebSite:
         return Router(routes, default=default, redirect_slashes=False)
 
     def _follow(self) -> None:
-        """Prepare the tables of the pages, and those of each later publication before it is shown.
+        """Prepare the tables of the pages, now and for each later publication before it is shown.
 
-        One that can't be read is not tried again; the one before it stays.
+        A publication that can't be read is not tried again; the one before it stays.
         """
         tried = None
         self._prepare(self._database.reader)
