@@ -12,6 +12,7 @@ from almanac.coins import find_coins
 from almanac.core.errors import InvalidArgument
 from almanac.core.statements import Statements
 from almanac.core.text import cut_line
+from application.web.comparison import compare_events
 from application.web.drawing import LANE_DAYS, draw_lanes
 from application.web.filters import Filters, read_choice, read_events, read_filters, read_page
 from application.web.pages import (
@@ -22,7 +23,13 @@ from application.web.pages import (
     render,
     table_file,
 )
-from application.web.upcoming_page import draw_strip, link_stars, list_dates, prepare_events
+from application.web.upcoming_page import (
+    draw_strip,
+    link_stars,
+    list_dates,
+    prepare_events,
+    show_gone,
+)
 
 _SQL = Statements("application.web")
 COINS_PARAMETERS: Final = ("coins", "q", "sort", "page", "format")
@@ -81,6 +88,8 @@ def show_coin(request: SiteRequest) -> str:
     events = prepare_events(request, read_events(request, _SQL["coin_events"], values))
     for event in events:
         event["coin_labels"] = [each for each in event["coin_labels"] if each[0] != coin["coin"]]
+    days = request.moment, request.moment + 365 * timedelta(days=1)
+    compared = compare_events(request, Filters(coins=[coin["coin"]]), days, events)
     counts = events[0] if events else {"events": 0, "upcoming": 0}
     starred = dict.fromkeys([*(read_filters(request).coins or ()), coin["coin"]])
     return render(
@@ -92,6 +101,7 @@ def show_coin(request: SiteRequest) -> str:
         watched=[f"slug:{slug}" for slug in starred],
         events=events,
         strip=draw_strip(request, Filters(coins=[coin["coin"]])),
+        **show_gone(request, compared),
         lanes=_draw_lanes(request, coin["coin"]),
         upcoming_total=counts["upcoming"],
         past_total=counts["events"] - counts["upcoming"],

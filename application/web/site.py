@@ -141,7 +141,7 @@ def page_routes(
         Route("/", pages.endpoint(show_upcoming, parameters=upcoming_page.PARAMETERS)),
         Route("/event/{event_id:path}", pages.endpoint(show_event)),
         Route("/coins", pages.endpoint(show_coins, parameters=COINS_PARAMETERS)),
-        Route("/coin/{slug:path}", pages.endpoint(show_coin, parameters=("coins",))),
+        Route("/coin/{slug:path}", pages.endpoint(show_coin, parameters=("coins", "compare"))),
         Route("/search", pages.endpoint(show_search, parameters=("q", "coins"))),
         Route("/changes", pages.endpoint(show_changes, parameters=changes_page.PARAMETERS)),
         Route("/quality", pages.endpoint(quality_page(watch or HomeWatch(None)), needs_pull=False)),

@@ -19,6 +19,7 @@ from almanac.core.statements import Statements
 from almanac.core.text import cut_line
 from almanac.events import BANDS
 from application.web.changes_page import count_changes
+from application.web.comparison import COMPARE, Comparison, compare_events
 from application.web.drawing import WEEKS, draw_heat, draw_path
 from application.web.filters import (
     FILTERS,
@@ -38,7 +39,8 @@ from application.web.track_record import find_record, read_records
 
 _SQL = Statements("application.web")
 PARAMETERS: Final = (
-    *(*FILTERS, "when", "from", "to", "estimated", "view", "sort", "page", "format"),
+    *(*FILTERS, "when", "from", "to", "estimated", "view", "sort", "compare"),
+    *("page", "format"),
 )
 ON_A_PAGE: Final = 60
 _IN_A_REPORT: Final = 500
@@ -117,6 +119,7 @@ def _show_list(request: SiteRequest, filters: Filters) -> str | Response:
     for event in events:
         if sort == "time" or not event["is_exact"]:
             event["heading"] = _find_heading(event)
+    compared = compare_events(request, filters, (starts, ends), events)
     exact_events = [event for event in events if event["is_exact"]]
     folds = values["folds"]
     over = [event for event in exact_events if folds and event["latest"] <= request.moment]
@@ -134,6 +137,7 @@ def _show_list(request: SiteRequest, filters: Filters) -> str | Response:
         | {other: request.again(view=other, **first) for other in ("month", "week")},
         previous=_link_days(request, starts - length, starts),
         following=_link_days(request, ends, ends + length) if ends < _FAR else None,
+        **show_gone(request, compared),
         earlier=over,
         events=exact_events[len(over) :],
         apart=apart,
@@ -148,6 +152,14 @@ def _show_list(request: SiteRequest, filters: Filters) -> str | Response:
             request, filters, {slug for each in events for slug in each["coins"] or ()}
         ),
     )
+
+
+def show_gone(request: SiteRequest, compared: Comparison | None) -> dict[str, Any]:
+    """Return the values of `comparison.html`: the times to compare with, and what left since."""
+    gone = prepare_events(request, compared.gone[:_IN_A_REPORT]) if compared else []
+    for event in gone:
+        event["compared"] = "off", event["left"]
+    return {"comparisons": COMPARE, "compared": compared, "gone": gone}
 
 
 def _find_head(request: SiteRequest, filters: Filters) -> dict[str, Any]:
@@ -206,6 +218,8 @@ def _show_grid(request: SiteRequest, filters: Filters, view: str) -> str:
         label_coins(request, shown)
         other = not first <= day < after
         cells.append(cell | {"day": day, "link": link, "first_events": shown, "is_other": other})
+    shown_events = [event for cell in cells for event in cell["first_events"]]
+    compared = compare_events(request, filters, (first, after), shown_events)
     all_days = _link_days(request, first, after)
     keep = {"to": None, "when": None}
     return _render(
@@ -219,6 +233,7 @@ def _show_grid(request: SiteRequest, filters: Filters, view: str) -> str:
         },
         previous=request.again(**keep, **{"from": f"{first - _DAY:%Y-%m-%d}"}),
         following=request.again(**keep, **{"from": f"{after:%Y-%m-%d}"}),
+        **show_gone(request, compared),
         weeks=[cells[at : at + 7] for at in range(0, len(cells), 7)],
         today=midnight(request.moment),
         apart_total=found.get(None, {"events": 0})["events"],
@@ -290,7 +305,7 @@ def prepare_events(request: SiteRequest, rows: Iterable[dict[str, Any]]) -> list
         event["path"] = paths.get(event["event_id"])
         event["shown"] = _shorten(request, event["displayed_date_full"])
         event["start"], _, event["end"] = event["shown"].partition(" – ")
-        event["heading"] = None
+        event["heading"] = event["compared"] = None
         event["news"] = _tell_news(request, event)
     return events
 

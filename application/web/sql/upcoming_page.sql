@@ -95,7 +95,10 @@ SELECT
             'source_url': source_url,
             'impact_step': impact_step,
             'date_precision': date_precision,
-            'earliest': earliest
+            'displayed_date_full': displayed_date_full,
+            'gone': gone,
+            'earliest': earliest,
+            'latest': latest
         }
         ORDER BY coalesce(impact, impact_step * 2.5 - 2.5) DESC NULLS LAST, earliest, event_id
     )[:$most] AS first_events

@@ -1,0 +1,22 @@
+-- The events of some days at one time of knowledge, to be compared with another time.
+
+-- name: list_window
+-- Grain: one row per scheduled event that may take place from $starts until $ends, the soonest first, at
+-- most $limit. Parameters: $starts, $ends, $limit; filters as in list_events. Run twice: the same rows.
+FROM page_events
+WHERE gone IS NULL
+    AND NOT is_former
+    AND latest > $starts::TIMESTAMPTZ
+    AND may_begin < $ends::TIMESTAMPTZ
+    AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
+    AND {shared_has_category}
+    AND ($words::VARCHAR IS NULL OR contains(lower(title), $words::VARCHAR))
+    AND {shared_has_impact}
+ORDER BY latest, event_id
+LIMIT $limit
+
+-- name: list_states
+-- Grain: one row per event of $ids that was known. Parameters: $ids. Run twice: the same rows.
+SELECT event_id, earliest, latest, date_precision, displayed_date_full, gone
+FROM page_events
+WHERE NOT is_former AND event_id IN (SELECT unnest($ids::VARCHAR[]))
