@@ -46,7 +46,7 @@ PAGE_PATH: Final = "/calendar"
 _FILTERS: Final = (*FILTERS, "from", "to", "estimated", "cancelled", "event", "limit")
 _ESTIMATES: Final = {"include": "On the last day", "only": "Nothing else", "drop": "Left out"}
 _OF_FEEDS: Final = (*_FILTERS, "as_of", "token")
-_OF_LISTS: Final = ("when", "view", "sort", "page", "kinds", "last", "since", "until")
+_OF_LISTS: Final = ("when", "view", "sort", "page", "kinds", "last", "since", "until", "compare")
 """The parameters of lists of events and of changes that a calendar does not have."""
 _MAKING_WAIT_S: Final = 20.0
 _PURPOSE: Final = b"calendar feed\0"

@@ -31,7 +31,10 @@ from catalog.server.cursors import write_cursor
 
 _SQL = Statements("application.web")
 PARAMETERS: Final = (*FILTERS, "kinds", "last", "since", "until", "page", "format")
+FEED_PATH: Final = "/changes.atom"
+FEED_PARAMETERS: Final = (*FILTERS, "kinds", "last")
 ON_A_PAGE: Final = 50
+_IN_A_FEED: Final = 200
 _IN_A_REPORT: Final = 300
 _LAST: Final = {"pull": "pull", "1d": "24 hours", "7d": "7 days", "30d": "30 days"}
 _LAST_DEFAULT: Final = "7d"
@@ -69,7 +72,8 @@ def show_changes(request: SiteRequest, places: tuple[int, int] | None = None) ->
     """
     last, since, until = _read_period(request)
     kinds = read_choices(split_list(request.text("kinds")), "kinds", IN_ORDER)
-    form, page = request.text("format"), read_page(request)
+    is_feed = request.path.endswith(FEED_PATH)
+    form, page = "atom" if is_feed else request.text("format"), read_page(request)
     filters = read_filters(request, keeps_rest=True)
     prepare_changes(request)
     rows_of = request.reader.rows
@@ -85,21 +89,28 @@ def show_changes(request: SiteRequest, places: tuple[int, int] | None = None) ->
     if page > max(pages, 1):
         raise InvalidArgument(f"page={page}: there are fewer pages. Begin with the first.")
     skip, limit = (0, FILE_ROWS) if form else ((page - 1) * most, most)
+    limit = _IN_A_FEED if is_feed else limit
     values |= {"kinds": listed, "skip": skip, "limit": limit}
     rows = rows_of(_SQL["list_changes"], values)
+    named = [TITLES[kind].lower() for kind in kinds or ()]
+    span = f"{since:%d %b %Y} to {until:%d %b %Y}"
+    named.append(f"last {_LAST[last]}" if last else span)
+    title = f"{describe_filters(request, filters) or 'Changes'}: {', '.join(named)}"
+    if is_feed:
+        label_coins(request, rows)
+        feed = render("changes.xml", request, title=title, rows=rows, until=until, titles=TITLES)
+        return Response(feed, media_type="application/atom+xml")
     if form:
         inner = ("change_kinds", "changed_fields", "impact_step", "old_time", "new_time")
         rows = [{name: row[name] for name in row if name not in inner} for row in rows]
         return table_file(request, form, "changes", rows, {"cursor": _write_cursor(request, until)})
     label_coins(request, rows)
     _tell_values(request, rows)
-    named = [TITLES[kind].lower() for kind in kinds or ()]
-    span = f"{since:%d %b %Y} to {until:%d %b %Y}"
-    named.append(f"last {_LAST[last]}" if last else span)
     return render(
         "changes.html",
         request,
-        title=f"{describe_filters(request, filters) or 'Changes'}: {', '.join(named)}",
+        title=title,
+        feed=request.link(FEED_PATH, **{k: request.text(k) for k in FEED_PARAMETERS}),
         heading="What changed",
         last=last,
         lasts=_LAST,

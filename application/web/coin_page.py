@@ -24,6 +24,7 @@ from application.web.pages import (
     table_file,
 )
 from application.web.upcoming_page import (
+    FILE_COLUMNS,
     draw_strip,
     link_stars,
     list_dates,
@@ -32,6 +33,7 @@ from application.web.upcoming_page import (
 )
 
 _SQL = Statements("application.web")
+COIN_PARAMETERS: Final = ("coins", "compare", "asked", "format")
 COINS_PARAMETERS: Final = ("coins", "q", "sort", "page", "format")
 _ON_A_PAGE: Final = 60
 _SORTS: Final = {"rank": "Rank", "name": "Coin", "upcoming": "Upcoming", "next": "Next event"}
@@ -70,7 +72,7 @@ def show_coins(request: SiteRequest) -> str | Response:
     )
 
 
-def show_coin(request: SiteRequest) -> str:
+def show_coin(request: SiteRequest) -> str | Response:
     """Return the page of a coin, by its slug; a ticker or name stands for its one coin."""
     given = request.parameters["slug"]
     values: dict[str, Any] = {"coin": given}
@@ -84,6 +86,11 @@ def show_coin(request: SiteRequest) -> str:
         time = f"{request.moment:%Y-%m-%d %H:%M} UTC"
         raise PageProblem("Unknown coin", f"The coin {shown!r} was not known at {time}.", 404)
     (coin,) = facts
+    if form := request.text("format"):
+        values |= {"at": request.moment, "limit": FILE_ROWS, "past_limit": FILE_ROWS}
+        rows = read_events(request, _SQL["coin_events"], values)
+        listed = [{name: row[name] for name in FILE_COLUMNS} for row in rows]
+        return table_file(request, form, "coin", listed, {"coin": coin})
     values |= {"at": request.moment, "limit": _EVENTS_SHOWN, "past_limit": _PAST_SHOWN}
     events = prepare_events(request, read_events(request, _SQL["coin_events"], values))
     for event in events:
@@ -91,6 +98,8 @@ def show_coin(request: SiteRequest) -> str:
     days = request.moment, request.moment + 365 * timedelta(days=1)
     compared = compare_events(request, Filters(coins=[coin["coin"]]), days, events)
     counts = events[0] if events else {"events": 0, "upcoming": 0}
+    asked = request.text("asked")
+    same = find_coins(request.reader, [asked]).get(asked, ()) if asked else ()
     starred = dict.fromkeys([*(read_filters(request).coins or ()), coin["coin"]])
     return render(
         "coin.html",
@@ -98,6 +107,8 @@ def show_coin(request: SiteRequest) -> str:
         title=coin["name"] or values["coin"],
         coin=coin,
         filter=f"slug:{coin['coin']}",
+        asked=asked,
+        others=[other for other in same if other.slug != coin["coin"]][:_FOUND_COINS],
         watched=[f"slug:{slug}" for slug in starred],
         events=events,
         strip=draw_strip(request, Filters(coins=[coin["coin"]])),
@@ -132,16 +143,22 @@ def show_search(request: SiteRequest) -> str | Response:
     if given is None:
         return RedirectResponse(request.link("/"), 303)
     named = find_coins(request.reader, [given]).get(given, ())
-    if len(named) == 1:
-        path = f"/coin/{quote(named[0].slug, safe='')}"
-        return RedirectResponse(request.link(path, coins=request.text("coins")), 303)
-    values: dict[str, Any] = {"words": given.lower(), "limit": _FOUND_COINS}
-    coins = read_events(request, _SQL["search_coins"], values)
-    values |= {"at": request.moment, "limit": _EVENTS_SHOWN}
+    if named:  # The best rank is the first; the page of the coin offers the others.
+        path, others = f"/coin/{quote(named[0].slug, safe='')}", given if named[1:] else None
+        return RedirectResponse(request.link(path, coins=request.text("coins"), asked=others), 303)
+    named_so = {"words": given.lower(), "limit": _FOUND_COINS}
+    coins = read_events(request, _SQL["search_coins"], named_so)
+    found = {"given": given, "at": request.moment, "limit": _EVENTS_SHOWN}
+    events = read_events(request, _SQL["search_events"], found | {"words": given.split()})
+    if len(events) == 1 and events[0]["matched"] == "id":
+        return RedirectResponse(request.link(f"/event/{quote(given, safe='')}"), 303)
+    prepared = prepare_events(request, events)
+    for event in prepared:
+        event["compared"] = "found", f"in the {event['matched']}"
     return render(
         "search.html",
         request,
         title=f"Search: {given}",
         coins=coins,
-        events=prepare_events(request, read_events(request, _SQL["search_events"], values)),
+        events=prepared,
     )

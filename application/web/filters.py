@@ -21,7 +21,12 @@ from application.web.pages import PageProblem, SiteRequest, coin_problems
 _SQL = Statements("application.web")
 FILTERS: Final = ("coins", "ambiguous", "categories", "min_impact", "q")
 """The parameters that `read_filters` reads."""
-_TABLES: Final = {"page_events": "latest", "page_coin_events": "coin", "page_coins": "coin"}
+_TABLES: Final = {
+    "page_events": "latest",
+    "page_coin_events": "coin",
+    "page_coins": "coin",
+    "page_words": "event_id",
+}
 """The statements that `read_events` prepares, each after those that it reads, and the column by
 which their rows are sorted, so that a part of them is found without reading all."""
 _NOT_CHIPS: Final = (

@@ -105,6 +105,8 @@ class SiteRequest:
     base_path: str = ""
     is_report: bool = False
     plan: str | None = None
+    origin: str = ""
+    """Scheme, host and port of the address, for documents that are read elsewhere."""
 
     @property
     def reader(self) -> Reader:
@@ -190,7 +192,8 @@ class Pages:
                     path = quote(request.scope["path"])
                     page = self.read_request(path, query, request.path_params)
                     _check_query(request, ("as_of", *parameters))
-                    page = replace(page, plan=request.scope.get("plan"))
+                    origin = f"{request.url.scheme}://{request.url.netloc}"
+                    page = replace(page, plan=request.scope.get("plan"), origin=origin)
                     page = self._move(page, needs_pull=needs_pull)
                     tag = {"etag": self._make_tag(request, page)}
                     if is_not_modified(request, tag["etag"]):

@@ -10,11 +10,13 @@ from datetime import date, datetime, timedelta
 from threading import Lock
 from typing import Any, Final
 
+from starlette.responses import Response
+
 from almanac.core.errors import AlmanacError
 from almanac.core.statements import Statements
 from almanac.events import is_stale
 from application.web.filters import read_events
-from application.web.pages import PageFunction, SiteRequest, format_age, render
+from application.web.pages import PageFunction, SiteRequest, format_age, render, table_file
 from pipeline.health.facts import DAILY_FEEDS, FeedHealth, Gap, Health
 from warehouse.home import describe_source
 
@@ -71,14 +73,14 @@ def _read_state(read: Callable[[], Health]) -> HomeState:
 def quality_page(watch: HomeWatch) -> PageFunction:
     """Return the function of the page, for the home that is watched."""
 
-    def show(request: SiteRequest) -> str:
+    def show(request: SiteRequest) -> str | Response:
         state = watch.state(request.now) if request.as_of is None else HomeState()
         return show_quality(request, state)
 
     return show
 
 
-def show_quality(request: SiteRequest, state: HomeState) -> str:
+def show_quality(request: SiteRequest, state: HomeState) -> str | Response:
     """Return the page of data quality at the time of knowledge; `state` is current."""
     feeds = _rows(request, "list_pulled_feeds")
     now = {} if state.health is None else {feed.feed: feed for feed in state.health.feeds}
@@ -95,6 +97,15 @@ def show_quality(request: SiteRequest, state: HomeState) -> str:
     if request.pulls.current:
         values = {"at": request.moment, "limit": _LISTED}
         missing = read_events(request, _SQL["list_missing_then"], values)
+    facts: dict[str, Any] = {
+        "windows": windows,
+        "rejects": _rows(request, "list_rejects", limit=_LISTED),
+        "suspects": _rows(request, "list_suspect_batches", limit=_LISTED),
+        "missing": missing,
+        "counts": counts,
+    }
+    if form := request.text("format"):
+        return table_file(request, form, "quality", feeds, {**facts, "days": days})
     return render(
         "quality.html",
         request,
@@ -105,11 +116,7 @@ def show_quality(request: SiteRequest, state: HomeState) -> str:
         gaps=gaps,
         gap_days=sum(gap.days for gap in gaps),
         days=days,
-        windows=windows,
-        rejects=_rows(request, "list_rejects", limit=_LISTED),
-        suspects=_rows(request, "list_suspect_batches", limit=_LISTED),
-        missing=missing,
-        counts=counts,
+        **facts,
         sources=[describe_source(source) for source in counts["sources"] or ()],
         file_bytes=_file_bytes(request),
         megabytes=lambda size: f"{size / 1e6:,.1f} MB",

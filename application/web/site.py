@@ -23,7 +23,12 @@ from almanac.reading.query_limits import QueryLimits
 from application.web import changes_page, upcoming_page
 from application.web.calendar_routes import FEED_PATH, CalendarRoutes
 from application.web.changes_page import show_changes
-from application.web.coin_page import COINS_PARAMETERS, show_coin, show_coins, show_search
+from application.web.coin_page import (
+    COINS_PARAMETERS,
+    show_coin,
+    show_coins,
+    show_search,
+)
 from application.web.event_page import show_event
 from application.web.mcp_route import MCP_PATH, McpRoute
 from application.web.mirror.as_of import refuse_misspelt_header
@@ -141,10 +146,19 @@ def page_routes(
         Route("/", pages.endpoint(show_upcoming, parameters=upcoming_page.PARAMETERS)),
         Route("/event/{event_id:path}", pages.endpoint(show_event)),
         Route("/coins", pages.endpoint(show_coins, parameters=COINS_PARAMETERS)),
-        Route("/coin/{slug:path}", pages.endpoint(show_coin, parameters=("coins", "compare"))),
+        Route("/coin/{slug:path}", pages.endpoint(show_coin, parameters=COIN_PARAMETERS)),
         Route("/search", pages.endpoint(show_search, parameters=("q", "coins"))),
         Route("/changes", pages.endpoint(show_changes, parameters=changes_page.PARAMETERS)),
-        Route("/quality", pages.endpoint(quality_page(watch or HomeWatch(None)), needs_pull=False)),
+        Route(
+            changes_page.FEED_PATH,
+            pages.endpoint(show_changes, parameters=changes_page.FEED_PARAMETERS),
+        ),
+        Route(
+            "/quality",
+            pages.endpoint(
+                quality_page(watch or HomeWatch(None)), parameters=("format",), needs_pull=False
+            ),
+        ),
         Route("/static/{name}", get_static),
     ]
 

@@ -70,7 +70,7 @@ _PERIODS: Final = {
 _FAR: Final = datetime(9999, 1, 1, tzinfo=UTC)
 _DAY: Final = timedelta(days=1)
 _SHOWN_OF_A_DAY: Final = {"month": 3, "week": 12}
-_FILE_COLUMNS: Final = (
+FILE_COLUMNS: Final = (
     *("event_id", "title", "coins", "categories", "displayed_date_full", "date_precision"),
     *("earliest", "latest", "impact", "impact_band", "gone", "new_date", "source_url"),
 )
@@ -110,7 +110,7 @@ def _show_list(request: SiteRequest, filters: Filters) -> str | Response:
     }
     rows = read_events(request, _SQL["list_events"], values)
     if form:
-        files = [{name: row[name] for name in _FILE_COLUMNS} for row in rows[:FILE_ROWS]]
+        files = [{name: row[name] for name in FILE_COLUMNS} for row in rows[:FILE_ROWS]]
         return table_file(request, form, "events", files)
     events = prepare_events(request, rows)
     paged = [event for event in events if event["is_exact"] == (estimated != "only")]

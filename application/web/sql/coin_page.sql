@@ -76,10 +76,34 @@ ORDER BY coalesce(lower(symbol) = $words OR coin = $words, false) DESC, rank NUL
 LIMIT $limit
 
 -- name: search_events
--- Grain: one row per event with the words in its title: those to come, the soonest first, then the
--- others, the latest first. Parameters: $words, in small letters; $at; $limit. Run twice: the same rows.
-SELECT *, coalesce(latest > $at::TIMESTAMPTZ, false) AS is_ahead
-FROM page_events
-WHERE contains(lower(title), $words) AND NOT is_former
-ORDER BY is_ahead DESC, if(is_ahead, latest, NULL), latest DESC NULLS LAST, event_id
-LIMIT $limit
+-- Grain: one row per event whose title, or coins by slug, ticker or name, have all words, or whose
+-- identifier is $given: those to come, the soonest first, then the others, the latest first. `matched`
+-- is id, title or coin. Accents and capitals make no difference.
+-- Parameters: $given; $words, a list; $at; $limit. Run twice: the same rows.
+WITH asked AS (
+    SELECT list_transform($words::VARCHAR[], lambda w: strip_accents(lower(w))) AS words
+)
+SELECT
+    f.* EXCLUDE (asked_words),
+    CASE
+        WHEN event_id = $given THEN 'id'
+        WHEN len(
+            list_filter(asked_words, lambda w: NOT contains(strip_accents(lower(title)), w))
+        ) = 0
+            THEN 'title'
+        ELSE 'coin'
+    END AS matched
+FROM (
+    SELECT e.*, a.words AS asked_words
+    FROM page_words AS p
+    CROSS JOIN asked AS a
+    JOIN page_events AS e ON e.event_id = p.event_id AND NOT e.is_former
+    WHERE e.event_id = $given OR len(list_filter(a.words, lambda w: NOT contains(p.words, w))) = 0
+    ORDER BY
+        e.event_id = $given DESC,
+        coalesce(latest > $at::TIMESTAMPTZ, false) DESC,
+        CASE WHEN latest > $at::TIMESTAMPTZ THEN latest END,
+        latest DESC NULLS LAST,
+        e.event_id
+    LIMIT $limit
+) AS f

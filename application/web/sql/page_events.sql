@@ -93,3 +93,15 @@ FROM (
 ) AS k
 LEFT JOIN _almanac.coins_at($known_at::TIMESTAMPTZ) AS r ON r.coin = k.coin
 LEFT JOIN coins AS c ON c.slug = k.coin
+
+-- name: page_words
+-- Grain: one row per event of page_events: its title, and slug, symbol and name of its coins, in small
+-- letters without accents. Parameters: none. Run twice: the same rows.
+SELECT
+    e.event_id,
+    strip_accents(lower(concat_ws(' ', any_value(e.title), string_agg(c.words, ' ')))) AS words
+FROM page_events AS e
+LEFT JOIN page_coin_events AS k ON k.event_id = e.event_id
+LEFT JOIN page_coins AS c ON c.coin = k.coin
+WHERE NOT e.is_former
+GROUP BY e.event_id

@@ -3,6 +3,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from html import unescape
 from pathlib import Path
+from xml.etree import ElementTree
 
 import httpx
 import pytest
@@ -199,3 +200,19 @@ def test_the_json_has_the_cursor_of_the_feed_after_its_period(
     until = {"until": f"{STARTS + DAY:%Y-%m-%d}", "since": f"{STARTS:%Y-%m-%d}"}
     early = client.get("/changes", params={"format": "json", **until}).json()["cursor"]
     assert early != cursor or as_of is not None
+
+
+def test_feed_has_the_changes_of_the_page_with_absolute_addresses(client: httpx.Client) -> None:
+    filters = f"last=30d&kinds=rescheduled,cancelled&as_of={NOW:%Y-%m-%dT%H:%M:%SZ}"
+    answer = client.get(f"/changes.atom?{filters}")
+    assert answer.headers["content-type"] == "application/atom+xml"
+    feed = ElementTree.fromstring(answer.text)
+    name = "{http://www.w3.org/2005/Atom}"
+    rows = client.get(f"/changes?{filters}&format=json").json()["rows"]
+    entries = feed.findall(f"{name}entry")
+    shown = [entry.findtext(f"{name}id", "").rpartition("/event/")[2] for entry in entries]
+    assert {each.partition("?")[0] for each in shown} == {row["event_id"] for row in rows}
+    assert len(set(shown)) == len(shown) > 5
+    links = [entry.find(f"{name}link") for entry in entries]
+    assert all(link is not None and link.get("href", "").startswith("http://") for link in links)
+    assert client.get("/changes.atom?page=2").status_code == 400

@@ -131,10 +131,18 @@ def test_search_leads_to_a_coin_or_lists_coins_and_events(handmade: TestClient) 
     for text in ("btc", "BTC/USDT", "bitcoin", "Bitcoin"):
         answer = handmade.get("/search", params={"q": text}, follow_redirects=False)
         assert (answer.status_code, answer.headers["location"]) == (303, "/coin/bitcoin")
-    page = handmade.get("/search", params={"q": "dash"}).text
-    assert re.findall(r'href="/coin/([^"]+)"', page) == ["dash", "other-dash"]
-    page = handmade.get("/search", params={"q": "LIST"}).text
-    assert re.findall(r'href="/event/([^"]+)"', page) == ["Listing%20of%20100%25"]
+    best = handmade.get("/search", params={"q": "dash"})
+    assert (best.url.path, best.url.params["asked"]) == ("/coin/dash", "dash")
+    assert re.search(r'dash is also <a href="/coin/other-dash">', best.text)
+    for words in ("LIST", "100% lísting", "listing AAVE"):
+        page = handmade.get("/search", params={"q": words}).text
+        assert re.findall(r'href="/event/([^"]+)"', page) == ["Listing%20of%20100%25"]
+        assert f"in the {'coin' if 'AAVE' in words else 'title'}</span>" in page
+    found = handmade.get("/search", params={"q": "Listing of 100%"}, follow_redirects=False)
+    assert found.headers["location"] == "/event/Listing%20of%20100%25"
+    rows = handmade.get("/coin/dash?format=json").json()
+    assert rows["coin"]["coin"] == "dash"
+    assert [row["event_id"] for row in rows["rows"]] == ["Soon", "Later"]
     assert "No coin and no event" in handmade.get("/search", params={"q": "%%"}).text
     assert "No coin matches" in handmade.get("/coins", params={"q": "%"}).text
     assert handmade.get("/search", follow_redirects=False).headers["location"] == "/"
