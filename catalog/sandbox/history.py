@@ -5,7 +5,8 @@ are inserted in the order in which they became known, which is the order of the 
 wait in a table. Ranks are written for the days that a request can show.
 
 Nine years take 8 s of a processor to make. So the whole years are kept as Python keeps compiled
-modules: beside them, if that folder can be written, until the code of the world changes.
+modules: beside them, if that folder can be written, until the code of the world changes. A history
+of earlier months continues with such a file, too.
 """
 
 import subprocess
@@ -94,9 +95,9 @@ class SandboxHistory:
         seconds = to_seconds(now)
         month, day = find_month(seconds), seconds // DAY_S
         with self._lock:
-            years = (month + 1) // 12
-            if years and not self._next_month:
-                self._add_first_years(12 * years)
+            whole_years = (month + 1) // 12 * 12
+            if self._next_month < whole_years:
+                self._add_years(whole_years)
             if self._next_month <= month:
                 self._add_months(month + 1)
             for each in {day - 1, day} - self._days:
@@ -109,12 +110,12 @@ class SandboxHistory:
                 self._days.add(each)
         return self._store
 
-    def _add_first_years(self, end: int) -> None:
+    def _add_years(self, end: int) -> None:
         """Add the months until one from the file that is kept of them, or make and keep it."""
         kept = _find_kept(self._roster.seed, self._pace, end)
         self._connection.begin()
         try:
-            for name in ("insert_kept_versions", "add_kept_versions"):
+            for name in ("insert_kept_versions", "replace_waiting_versions"):
                 self._connection.execute(_SQL[name], {"file": str(kept)})
             self._connection.commit()
             self._next_month = end

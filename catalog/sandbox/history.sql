@@ -94,14 +94,14 @@ COPY (
 ) TO $file (FORMAT parquet)
 
 -- name: insert_kept_versions
--- Before all others.
+-- Those that are not inserted yet: places in the feed have no gap.
 INSERT INTO published.event_versions
 FROM read_parquet($file)
-WHERE published_seq IS NOT NULL
+WHERE published_seq > (SELECT count(*) FROM published.event_versions)
 
--- name: add_kept_versions
+-- name: replace_waiting_versions
 -- After insert_kept_versions.
-INSERT INTO published.waiting_versions
+CREATE OR REPLACE TABLE published.waiting_versions AS
 SELECT * EXCLUDE (unknown_fields, published_seq)
 FROM read_parquet($file)
 WHERE published_seq IS NULL
