@@ -24,6 +24,7 @@ from application.web import changes_page, upcoming_page
 from application.web.calendar_routes import FEED_PATH, CalendarRoutes
 from application.web.changes_page import show_changes
 from application.web.coin_page import (
+    COIN_PARAMETERS,
     COINS_PARAMETERS,
     show_coin,
     show_coins,
