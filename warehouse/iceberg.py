@@ -43,6 +43,8 @@ KEPT: Final = timedelta(days=7)
 _PROPERTIES: Final = {
     "write.parquet.compression-codec": "zstd",
     "write.metadata.delete-after-commit.enabled": "true",
+    # A repeated commit would add its rows to those of the other program.
+    "commit.retry.num-retries": "0",
 }
 
 
@@ -61,6 +63,7 @@ _CAUSES: Final = {
     "refused": "nothing listens at its address",
     "resolve|not known|translate": "its host is unknown",
     "timed? ?out": "it does not respond",
+    "has changed|concurrently|another process": "another program wrote to it at the same time",
 }
 _SECRET_SETTING: Final = re.compile("password|secret|token|credential|key|uri", re.IGNORECASE)
 
@@ -190,7 +193,12 @@ class _Push:
         return True
 
     def write(self, name: str, rows: pa.Table) -> None:
-        """Replace all rows of a table in one commit; its new columns are added."""
+        """Replace all rows of a table in one commit; its new columns are added.
+
+        If another push of the publication was faster, its rows stay.
+        """
+        from pyiceberg.exceptions import CommitFailedException
+
         table = self._catalog.create_table_if_not_exists(
             (self._namespace, name), rows.schema, properties={**_PROPERTIES, _OURS: name}
         )
@@ -201,11 +209,16 @@ class _Push:
             )
         newest = table.current_snapshot()
         is_empty = newest is None or newest.summary.get("total-records") == "0"
-        with table.transaction() as changes:
-            with changes.update_schema() as schema:
-                schema.union_by_name(rows.schema)
-            replace = changes.append if is_empty else changes.overwrite
-            replace(rows, snapshot_properties=self._properties)
+        try:
+            with table.transaction() as changes:
+                with changes.update_schema() as schema:
+                    schema.union_by_name(rows.schema)
+                replace = changes.append if is_empty else changes.overwrite
+                replace(rows, snapshot_properties=self._properties)
+        except CommitFailedException:
+            if self.has(name):
+                return
+            raise
         self.snapshots[name] = table.current_snapshot().snapshot_id
         self.written.append(name)
         _expire_snapshots(table, self._expired_before_ms)

@@ -139,6 +139,28 @@ def test_a_killed_push_mixes_no_publications(published: Path, catalog: StoppedCa
     assert count_differences(published, catalog) == EQUAL
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_push_during_another_doubles_no_row(
+    published: Path, catalog: StoppedCatalog, monkeypatch: pytest.MonkeyPatch, first: bool
+) -> None:
+    if not first:
+        push_publication(published, catalog)
+        publish(published)
+    commit = SqlCatalog.commit_table
+
+    def commit_late(self: SqlCatalog, *arguments: Any) -> Any:
+        monkeypatch.setattr(SqlCatalog, "commit_table", commit)
+        push_publication(published, self)
+        return commit(self, *arguments)
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", commit_late)
+    assert push_publication(published, catalog).written == ()
+    assert count_differences(published, catalog) == EQUAL
+    with almanac.open(published) as database:
+        expected = len(database.sql("FROM events"))
+    assert catalog.load_table("almanac.events").scan().count() == expected
+
+
 def test_a_new_column_is_added(published: Path, catalog: StoppedCatalog) -> None:
     push_publication(published, catalog)
     publish(published)
