@@ -3,7 +3,7 @@
 The code of each release is exported from git and runs in a process of its own: it pulls a sandbox
 twice, and merges one webhook and acknowledges another. Then the present code takes the home over in
 steps: it merges, pulls another day, refolds from a checkpoint, and rebuilds. Each file that it
-publishes is compared with that of the release.
+publishes is compared with that of the release. The long form pulls with `almanac run`.
 """
 
 import json
@@ -25,12 +25,16 @@ import pytest
 from catalog.contract.constants import SIGNATURE_HEADER
 from catalog.contract.signatures import sign
 from catalog.sandbox.sandbox import Sandbox
+from pipeline.service_session import open_service
+from pipeline.settings import Settings
+from resources.session import pull
 from tests.hangs import HANGS_AFTER_S
 from tests.history.stories.disk import without_syncs
 from tests.test_cli import ALMANAC, ROOT, almanac_here, environment
 from tests.warehouse.inbox.deliveries import delivery
 from warehouse.history.merge import merge
 from warehouse.home import Home
+from warehouse.landing.batches import Feed
 
 RELEASES: Final = {"0.1.0": "be74a04d95c1fd685a190e87a9c26b2243baf54d"}
 """The commit of each release. CONTRIBUTING.md says when to add one."""
@@ -48,16 +52,26 @@ WHERE event_id IN (SELECT event_id FROM rows1 WHERE date_doubt IS NOT NULL)
 """
 """A release takes the period of the date where the displayed period is another."""
 SAME: Final = (set[str](), 0, 0)
+FEEDS: Final[tuple[Feed, ...]] = ("export", "events", "cancellations", "coins", "categories")
 RUN_COMMANDS: Final = """
 import json, sys
 from typer.testing import CliRunner
 from almanac.command_line import app
+from pipeline.service_session import open_service
+from pipeline.settings import Settings
+from resources.session import pull
 
 for line in sys.stdin:
+    if line.startswith("pull"):
+        with open_service(Settings()) as service:
+            for feed in line.split()[1:]:
+                pull(feed, service)
+        line = '["merge"]'
     done = CliRunner().invoke(app, json.loads(line))
     print(json.dumps([done.exit_code, done.stdout, done.stderr]), flush=True)
 """
-"""A program that runs a command for each line: each start of a release takes seconds."""
+"""A program that runs a command for each line, or pulls feeds and merges: `almanac run` without
+Dagster. Each start of a release takes seconds."""
 each_step = pytest.mark.parametrize("step", STEPS)
 
 
@@ -117,14 +131,19 @@ class UpgradedHome:
             return connection.execute(query).fetchall()
 
 
+@pytest.fixture(scope="module", params=["pulls", pytest.param("run", marks=pytest.mark.long)])
+def way(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module", params=RELEASES)
 def upgraded(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, way: str, tmp_path_factory: pytest.TempPathFactory
 ) -> UpgradedHome:
     folder = tmp_path_factory.mktemp("upgraded")
     export_release(RELEASES[request.param], folder / "code")
     with without_syncs(), Sandbox(now=PULLS[0], export_interval_s=0) as sandbox:
-        return upgrade(folder, sandbox)
+        return upgrade(folder, sandbox, with_run=way == "run")
 
 
 def export_release(commit: str, folder: Path) -> None:
@@ -138,7 +157,7 @@ def export_release(commit: str, folder: Path) -> None:
     subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
 
 
-def upgrade(folder: Path, sandbox: Sandbox) -> UpgradedHome:
+def upgrade(folder: Path, sandbox: Sandbox, *, with_run: bool) -> UpgradedHome:
     home, code = folder / "home", folder / "code"
     home.mkdir()
     settings = {"base_url": sandbox.base_url, "api_key": sandbox.new_key("elite")}
@@ -153,8 +172,11 @@ def upgrade(folder: Path, sandbox: Sandbox) -> UpgradedHome:
         return subprocess.Popen([sys.executable, *words], **given, **pipes)
 
     def released(*words: str) -> str:
+        return send(json.dumps(words))
+
+    def send(line: str) -> str:
         assert commands.stdin is not None and commands.stdout is not None
-        commands.stdin.write(json.dumps(words) + "\n")
+        commands.stdin.write(line + "\n")
         commands.stdin.flush()
         code, output, errors = json.loads(commands.stdout.readline())
         assert code == 0, errors
@@ -171,7 +193,7 @@ def upgrade(folder: Path, sandbox: Sandbox) -> UpgradedHome:
     with start("-c", RUN_COMMANDS) as commands:
         for at in PULLS:
             sandbox.set_clock(at)
-            released("run", "--json")
+            send('["run", "--json"]' if with_run else " ".join(["pull", *FEEDS]))
         with start(*ALMANAC[1:], "receive", "--port", "0", "--json") as receiver:
             assert receiver.stdout is not None
             url = json.loads(receiver.stdout.readline())["url"]
@@ -186,7 +208,14 @@ def upgrade(folder: Path, sandbox: Sandbox) -> UpgradedHome:
     keep("merged")
     later = lines_of(present("changes", "--follow", "--since", changes[0]["cursor"], "--once"))
     sandbox.set_clock(PULLS[-1] + timedelta(days=1))
-    assert json.loads(present("run", "--json"))["source"] == sandbox.base_url
+    if with_run:
+        assert json.loads(present("run", "--json"))["source"] == sandbox.base_url
+    else:
+        given = {"base_url": sandbox.base_url, "api_key": settings["api_key"]}
+        with open_service(Settings(home=home, state=folder / "machine", **given)) as service:
+            for feed in FEEDS:
+                pull(feed, service)
+        present("merge")
     keep("next day")
     refolded = merge(Home(home), refold_from=PULLS[-1].date()).days
     keep("refolded")
