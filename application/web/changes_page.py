@@ -35,7 +35,6 @@ FEED_PATH: Final = "/changes.atom"
 FEED_PARAMETERS: Final = (*FILTERS, "kinds", "last")
 ON_A_PAGE: Final = 50
 _IN_A_FEED: Final = 200
-_IN_A_REPORT: Final = 300
 _LAST: Final = {"pull": "pull", "1d": "24 hours", "7d": "7 days", "30d": "30 days"}
 _LAST_DEFAULT: Final = "7d"
 _DATED: Final = ("rescheduled", "made_exact", "made_estimated")
@@ -84,7 +83,7 @@ def show_changes(request: SiteRequest, places: tuple[int, int] | None = None) ->
     is_flood = kinds is None and found.get("revealed", 0) > FLOOD
     listed = kinds or [kind for kind in IN_ORDER if not (is_flood and kind == "revealed")]
     total = sum(row["rows"] for row in counted if row["kind"] in listed)
-    most = _IN_A_REPORT if request.is_report else ON_A_PAGE
+    most = request.report.rows if request.report else ON_A_PAGE
     pages = ceil(total / most)
     if page > max(pages, 1):
         raise InvalidArgument(f"page={page}: there are fewer pages. Begin with the first.")
@@ -111,7 +110,7 @@ def show_changes(request: SiteRequest, places: tuple[int, int] | None = None) ->
         request,
         title=title,
         feed=request.link(FEED_PATH, **{k: request.text(k) for k in FEED_PARAMETERS}),
-        heading="What changed",
+        heading=request.report.heading if request.report else "What changed",
         last=last,
         lasts=_LAST,
         since=since,

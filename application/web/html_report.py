@@ -32,7 +32,7 @@ from almanac.digest import (
 from almanac.events import check_observed, make_impact_values, read_known_at, resolve_categories
 from almanac.reader import Ambiguous, Reader
 from application.web.changes_page import show_changes
-from application.web.pages import Pages, instant_text, render
+from application.web.pages import Pages, ReportPart, SiteRequest, instant_text, render
 from application.web.quality_page import HomeState, show_quality
 from application.web.upcoming_page import show_upcoming
 from pipeline.health.notices import is_slack, post_json
@@ -50,6 +50,12 @@ DIGEST: Final = "digest"
 """Report series: their names begin so, and end with the filters. Each report continues where the
 last one of its series ended."""
 _NOTE: Final = "reports.json"
+_FIRST_AHEAD: Final = ReportPart("Highest impact ahead", 12)
+_FIRST_MOVES: Final = ReportPart("Moved and cancelled", 12)
+_UPCOMING: Final = ReportPart("Upcoming events", 500)
+_CHANGES: Final = ReportPart("What changed", 300)
+_QUALITY: Final = ReportPart("Data quality", 0)
+_MOVES: Final = "rescheduled,made_exact,made_estimated,cancelled,withdrawn"
 _LOCK_WAIT_S: Final = 60.0
 _POSTED_OF_A_KIND: Final = 200
 """Events of a kind in a posted JSON body, so that a digest after a long time is not too large."""
@@ -154,21 +160,37 @@ def make_html(settings: Settings, home: Home, database: Database, request: Repor
                 replace(each, text=remove_secrets(settings, each.text)) for each in found.warnings
             ]
             health = HomeState(replace(found, warnings=texts))
-        page = replace(pages.read_request("/", {**filters, **ahead}), is_report=True)
+        page = replace(pages.read_request("/", {**filters, **ahead}), report=_UPCOMING)
         page = page if request.as_of is None else pages.move(page, request.as_of)
-        changes = replace(page, path="/changes", parameters={**filters, **changed})
-        parts = [
+        changes = replace(page, path="/changes", report=_CHANGES)
+        changes = replace(changes, parameters={**filters, **changed})
+        most = {"min_impact": filters["min_impact"] or "High"}
+        first = [
+            show_upcoming(_limit(page, _FIRST_AHEAD, estimated="drop", sort="impact", **most)),
+            show_changes(_limit(changes, _FIRST_MOVES, kinds=_MOVES, **most), request.places),
+        ]
+        rest = [
             show_upcoming(page),
             show_changes(changes, request.places),
-            show_quality(page, health),
+            show_quality(replace(page, report=_QUALITY), health),
         ]
         return render(
             "report.html",
             page,
             title=f"Crypto events: report of {at:%d %B %Y}",
-            parts=[Markup(part) for part in parts],
+            period=f"{request.since:%d %b %Y %H:%M} to {request.until:%d %b %Y %H:%M} UTC",
+            first=[Markup(part) for part in first],
+            rest=[
+                (part.heading, Markup(html))
+                for part, html in zip((_UPCOMING, _CHANGES, _QUALITY), rest, strict=True)
+            ],
             style=Markup(files("application.web").joinpath("static", "site.css").read_text()),
         )
+
+
+def _limit(page: SiteRequest, part: ReportPart, **changed: str) -> SiteRequest:
+    """Return the request of a short part, with other parameters."""
+    return replace(page, report=part, parameters={**page.parameters, **changed})
 
 
 def post_digest(

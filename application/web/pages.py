@@ -15,7 +15,7 @@ from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
 from io import StringIO
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
@@ -82,13 +82,20 @@ class Pulls:
     complete: datetime | None = None
 
 
+class ReportPart(NamedTuple):
+    """A part of a report: its heading, and the most rows of its list."""
+
+    heading: str
+    rows: int
+
+
 @dataclass(frozen=True, slots=True)
 class SiteRequest:
     """A request for a page, and the publication that is kept open while it is answered.
 
     `as_of` is the time that the request names, None for now; `moment` is that time or now.
     `parameters` are of the query and the path; `query` has the parameters of the query alone.
-    `base_path` is the prefix of every address behind a proxy. `is_report` says that the page is a
+    `base_path` is the prefix of every address behind a proxy. `report` says that the page is a
     part of a report, without forms and links of the site. `plan` belongs to the key; None
     where there is no feed of changes.
     """
@@ -103,10 +110,14 @@ class SiteRequest:
     pulls: Pulls
     published_at: datetime | None
     base_path: str = ""
-    is_report: bool = False
+    report: ReportPart | None = None
     plan: str | None = None
     origin: str = ""
     """Scheme, host and port of the address, for documents that are read elsewhere."""
+
+    @property
+    def is_report(self) -> bool:
+        return self.report is not None
 
     @property
     def reader(self) -> Reader:

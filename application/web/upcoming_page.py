@@ -43,7 +43,7 @@ PARAMETERS: Final = (
     *("page", "format"),
 )
 ON_A_PAGE: Final = 60
-_IN_A_REPORT: Final = 500
+_GONE_SHOWN: Final = 300
 _OPEN_SHOWN: Final = 10
 """Events without an exact date that are shown below the days, before a link to all."""
 _WHEN: Final = {
@@ -90,7 +90,7 @@ def _show_list(request: SiteRequest, filters: Filters) -> str | Response:
     estimated = read_choice(request, "estimated", _ESTIMATED, "include")
     sort, page = read_choice(request, "sort", _SORTS, "time"), read_page(request)
     form = request.text("format")
-    size = FILE_ROWS if form else _IN_A_REPORT if request.is_report else ON_A_PAGE
+    size = FILE_ROWS if form else request.report.rows if request.report else ON_A_PAGE
     places, none = ((page - 1) * size + 1, page * size), (1, 0)
     exact = none if estimated == "only" else places
     first_open = none if page > 1 else (1, FILE_ROWS if form else _OPEN_SHOWN)
@@ -156,7 +156,7 @@ def _show_list(request: SiteRequest, filters: Filters) -> str | Response:
 
 def show_gone(request: SiteRequest, compared: Comparison | None) -> dict[str, Any]:
     """Return the values of `comparison.html`: the times to compare with, and what left since."""
-    gone = prepare_events(request, compared.gone[:_IN_A_REPORT]) if compared else []
+    gone = prepare_events(request, compared.gone[:_GONE_SHOWN]) if compared else []
     for event in gone:
         event["compared"] = "off", event["left"]
     return {"comparisons": COMPARE, "compared": compared, "gone": gone}
@@ -247,7 +247,7 @@ def _render(request: SiteRequest, filters: Filters, period: str, **values: Any) 
         "upcoming.html",
         request,
         title=f"{named}: {period}" if named else f"Events: {period}",
-        heading="Upcoming events" if request.is_report else named or "Events",
+        heading=request.report.heading if request.report else named or "Events",
         period=period,
         head=None if request.is_report else _find_head(request, filters),
         when=_when(request),
