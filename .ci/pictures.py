@@ -41,3 +41,4 @@ if __name__ == "__main__":
     folder.mkdir(parents=True, exist_ok=True)
     take_picture(f"{site}/event/{find_moved(site)}", folder / "event.png", 560)
     take_picture(f"{site}/?min_impact=High", folder / "list.png", 640)
+    take_picture(f"{site}/coin/bitcoin", folder / "coin.png", 640)
