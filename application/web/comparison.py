@@ -12,10 +12,10 @@ from application.web.pages import SiteRequest, span_text
 
 _SQL = Statements("application.web")
 COMPARE: Final = {
-    "pull": "the pull before",
-    "1d": "yesterday",
-    "7d": "7 days ago",
-    "30d": "30 days ago",
+    "pull": "Last pull",
+    "1d": "24 hours",
+    "7d": "7 days",
+    "30d": "30 days",
 }
 _MOST: Final = 2_000
 """Events of the days that are compared; of more, the soonest."""
