@@ -31,14 +31,13 @@ def dated(
     }
 
 
-def moved(old: dict[str, Any], new: dict[str, Any], zone: str = "UTC") -> Handmade:
+def moved(old: dict[str, Any], new: dict[str, Any]) -> Handmade:
     """Return a warehouse with one event, first seen on 2 March and moved on 4 March."""
     return Handmade(
         [
             Known(event_id="evt", known_from=SEEN, **old),
             Known(event_id="evt", version=2, known_from=MOVED, **new),
-        ],
-        zone=zone,
+        ]
     )
 
 
@@ -146,9 +145,8 @@ def test_a_date_that_becomes_known_is_no_reschedule_and_one_that_moves_beside_it
     assert moved(opened, dated("2026-10-05")).rows("FROM reschedules") == []
 
 
-@pytest.mark.parametrize(
-    ("old", "leads"),
-    [
+def test_a_reschedule_has_the_time_from_its_knowledge_to_the_old_date() -> None:
+    cases: list[tuple[dict[str, Any], tuple[float | None, ...]]] = [
         (dated("2026-10-05"), (215, 215, 215)),
         (dated("2026-03-05 18:00"), (1.5, 1.5, 1.5)),
         (dated("2026-03-03"), (-1, -1, -1)),
@@ -157,13 +155,15 @@ def test_a_date_that_becomes_known_is_no_reschedule_and_one_that_moves_beside_it
         (dated("2026-10-11 23:59:59", "deadline"), (0, 221, None)),
         (dated("2026-02-28 23:59:59", "month"), (-4, -4, None)),
         (dated(None), (None, None, None)),
-    ],
-)
-def test_a_reschedule_has_the_time_from_its_knowledge_to_the_old_date(
-    old: dict[str, Any], leads: tuple[float | None, ...]
-) -> None:
-    sql = "SELECT least_lead_days, most_lead_days, lead_days FROM reschedules"
-    assert moved(old, dated("2027-05-05"), zone="Pacific/Kiritimati").rows(sql) == [leads]
+    ]
+    versions = [
+        Known(event_id=str(number), version=version, known_from=at, **fields)
+        for number, (old, _) in enumerate(cases)
+        for version, at, fields in ((1, SEEN, old), (2, MOVED, dated("2027-05-05")))
+    ]
+    sql = "SELECT least_lead_days, most_lead_days, lead_days FROM reschedules ORDER BY event_id"
+    found = Handmade(versions, zone="Pacific/Kiritimati").rows(sql)
+    assert found == [leads for _, leads in cases]
 
 
 def test_a_reschedule_has_coins_categories_and_score_as_known_then() -> None:
