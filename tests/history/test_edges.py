@@ -1,5 +1,7 @@
 """Sequences of pulls at the edges of the rules, each with the history that it must make."""
 
+from typing import Any
+
 import pytest
 
 from tests.history.stories.handmade import HandmadeHome, at, coin, event
@@ -55,19 +57,22 @@ def test_withdrawn_events_are_not_expected_in_an_export(story: HandmadeHome) -> 
     assert missing == [("e03", at("03 06:00"))]
 
 
-def test_a_404_on_a_plan_with_a_horizon_makes_an_event_missing(story: HandmadeHome) -> None:
-    story.listed("05 10:00", event("a"))
-    story.look_up("05 11:00", "a", 404, plan="standard")
+def test_look_ups_that_find_nothing_are_not_equal(story: HandmadeHome) -> None:
+    """A 404 on a plan with a horizon, a partial one, and a 410 of an earlier cancellation."""
+    story.listed("05 06:00", event("gone"), event("hidden"), event("partial"))
+    story.look_up("05 11:00", "hidden", 404, plan="standard")
+    story.look_up("05 11:01", "partial", 404, why_incomplete="cut short")
+    cancelled = {"id": "gone", "cancelledAt": "2026-03-05T00:00:00Z"}
+    story.look_up("05 12:00", "gone", 410, cancelled)
     story.merge()
-    missing = [("scheduled", at("05 11:00"))]
-    assert story.rows("SELECT status, missing_since FROM events") == missing
-
-
-def test_a_partial_look_up_that_found_nothing_withdraws_nothing(story: HandmadeHome) -> None:
-    story.listed("01 10:00", event("a"))
-    story.look_up("01 11:00", "a", 404, why_incomplete="cut short")
-    story.merge()
-    assert story.rows("SELECT status, missing_since FROM events") == [("scheduled", None)]
+    assert story.rows("SELECT event_id, status, missing_since FROM events ORDER BY 1") == [
+        ("gone", "cancelled", None),
+        ("hidden", "scheduled", at("05 11:00")),
+        ("partial", "scheduled", None),
+    ]
+    assert story.versions("gone", "status, known_from, cancelled_at")[1:] == [
+        ("cancelled", at("05 12:00"), at("05 00:00"))
+    ]
 
 
 def test_one_complete_export_without_an_event_does_not_withdraw_it(story: HandmadeHome) -> None:
@@ -118,15 +123,6 @@ def test_a_later_gap_in_cancellations_is_harmless(story: HandmadeHome) -> None:
     story.export("04 06:00", *events[2:])
     story.merge()
     assert story.rows(withdrawn) == [("e000",)]
-
-
-def test_a_410_is_as_old_as_its_look_up_not_as_its_cancellation(story: HandmadeHome) -> None:
-    story.listed("05 06:00", event("a"))
-    story.look_up("05 12:00", "a", 410, {"id": "a", "cancelledAt": "2026-03-05T00:00:00Z"})
-    story.merge()
-    assert story.versions("a", "status, known_from, cancelled_at")[1:] == [
-        ("cancelled", at("05 12:00"), at("05 00:00"))
-    ]
 
 
 def test_without_updated_at_no_content_is_claimed(story: HandmadeHome) -> None:
@@ -182,20 +178,18 @@ def test_an_event_whose_coin_left_the_top_is_not_missing(plan: str, story: Handm
         assert story.rows("SELECT rank FROM coins WHERE slug = 'tron'") == [(None,)]
 
 
-def test_a_coin_whose_row_can_not_be_read_is_not_missing(story: HandmadeHome) -> None:
-    story.coins("01 10:00", coin("bitcoin"), coin("ethereum"), coin("tron"))
-    story.coins("02 10:00", coin("bitcoin"), coin("ethereum", rank="first"))
-    story.merge()
-    missing = story.rows("SELECT slug FROM coins WHERE missing_since IS NOT NULL")
-    assert missing == [("tron",)]
-
-
-def test_an_event_whose_row_can_not_be_read_is_not_missing(story: HandmadeHome) -> None:
-    story.listed("01 10:00", event("alpha"), event("beta"), event("gamma"))
-    story.listed("02 10:00", event("alpha"), event("beta", date="soon"))
+def test_an_event_or_coin_whose_row_can_not_be_read_is_not_missing(story: HandmadeHome) -> None:
+    """Also one whose raw text is cut."""
+    story.coins("01 09:00", coin("bitcoin"), coin("ethereum"), coin("tron"))
+    story.listed("01 10:00", *map(event, ("alpha", "beta", "gamma", "long")))
+    story.coins("02 09:00", coin("bitcoin"), coin("ethereum", rank="first"))
+    long = event("long", date="soon", description="y" * 70_000)
+    story.listed("02 10:00", event("alpha"), event("beta", date="soon"), long)
     story.merge()
     missing = story.rows("SELECT event_id FROM events WHERE missing_since IS NOT NULL")
     assert missing == [("gamma",)]
+    missing = story.rows("SELECT slug FROM coins WHERE missing_since IS NOT NULL")
+    assert missing == [("tron",)]
 
 
 def test_a_rejected_row_without_an_id_flags_its_batch(story: HandmadeHome) -> None:
@@ -211,61 +205,43 @@ def test_a_rejected_row_without_an_id_flags_its_batch(story: HandmadeHome) -> No
     assert story.rows(missing) == [("beta",)]
 
 
-def test_a_rejected_row_whose_raw_text_is_cut_is_still_of_its_event(story: HandmadeHome) -> None:
-    story.listed("01 10:00", event("alpha"), event("beta"), event("gamma"))
-    story.listed("02 10:00", event("alpha"), event("beta", date="soon", description="y" * 70_000))
+def test_a_row_counts_by_its_update_unless_that_is_in_the_future(story: HandmadeHome) -> None:
+    def second(event_id: str, updated_at: str) -> dict[str, Any]:
+        return event(event_id, title=f"Second {event_id}", updatedAt=updated_at)
+
+    future = event("future", updatedAt="2199-12-31T23:59:59Z")
+    hidden = event("hidden", updatedAt="2026-03-03T09:00:00Z")
+    known = second("old", "2026-02-02T00:00:00Z")
+    old = event("old", updatedAt="2026-02-01T00:00:00Z")
+    story.listed("01 09:00", known, future, hidden)
+    future = second("future", "2026-03-02T08:00:00Z")
+    story.listed("02 12:00", old, future, event("hidden", updatedAt=...))
+    story.listed("04 09:00", old, future, second("hidden", "2026-03-02T00:00:00Z"))
     story.merge()
-    missing = story.rows("SELECT event_id FROM events WHERE missing_since IS NOT NULL")
-    assert missing == [("gamma",)]
+    assert story.versions("old", "title") == [("Second old",)]
+    assert story.versions("hidden", "title") == [("First hidden",), ("Second hidden",)]
+    versions = story.versions("future", "title, known_from, updated_at")
+    assert [version[:2] for version in versions] == [
+        ("First future", at("01 09:00")),
+        ("Second future", at("02 12:00")),
+    ]
+    assert versions[0][2].year > 2026
 
 
-def test_a_row_updated_before_what_is_known_changes_nothing(story: HandmadeHome) -> None:
-    story.listed("02 09:00", event("a", title="Second a", updatedAt="2026-02-02T00:00:00Z"))
-    story.listed("03 09:00", event("a", updatedAt="2026-02-01T00:00:00Z"))
-    story.merge()
-    assert story.versions("a", "title") == [("Second a",)]
-
-
-def test_an_updated_at_in_the_future_makes_no_later_row_stale(story: HandmadeHome) -> None:
-    story.listed("01 09:00", event("a", updatedAt="2199-12-31T23:59:59Z"))
-    story.listed("02 09:00", event("a", title="Second a", updatedAt="2026-03-02T08:00:00Z"))
-    story.merge()
-    versions = story.versions("a", "title, known_from")
-    assert versions == [("First a", at("01 09:00")), ("Second a", at("02 09:00"))]
-    assert story.rows("SELECT updated_at FROM event_versions WHERE version = 1")[0][0].year > 2026
-
-
-def test_a_future_updated_at_is_not_used_after_it_was_hidden(story: HandmadeHome) -> None:
-    story.listed("01 09:00", event("a", updatedAt="2026-03-03T09:00:00Z"))
-    story.listed("02 12:00", event("a", updatedAt=...))
-    story.listed("04 09:00", event("a", title="Second a", updatedAt="2026-03-02T00:00:00Z"))
-    story.merge()
-    assert story.versions("a", "title") == [("First a",), ("Second a",)]
-
-
-def test_a_future_cancelled_at_cancels_and_later_pulls_count(story: HandmadeHome) -> None:
-    story.listed("01 09:00", event("a"))
-    story.cancellations("01 10:00", a="2030-01-01T00:00:00Z")
-    story.listed("02 09:00", event("a"))
+def test_times_in_the_future_count_as_the_time_of_receipt(story: HandmadeHome) -> None:
+    future = "2030-01-01T00:00:00Z"
+    story.listed("01 09:00", event("cancelled"), event("pushed"))
+    story.cancellations("01 10:00", cancelled=future)
+    story.deliveries(("01 10:00", future, event("pushed", title="Second")))
+    pushed = event("pushed", title="Third")
+    story.listed("02 09:00", event("cancelled"), pushed, event("created", createdAt=future))
     story.merge()
     statuses = [("scheduled",), ("cancelled",), ("scheduled",)]
-    assert story.versions("a", "status") == statuses
-
-
-def test_a_delivery_created_in_the_future_is_as_of_its_receipt(story: HandmadeHome) -> None:
-    story.listed("01 09:00", event("a"))
-    story.deliveries(("01 10:00", "2030-01-01T00:00:00Z", event("a", title="Second a")))
-    story.listed("02 09:00", event("a", title="Third a"))
-    story.merge()
-    assert story.versions("a", "title") == [("First a",), ("Second a",), ("Third a",)]
-    assert story.versions("a", "content_at")[1] == (at("01 10:00"),)
-
-
-def test_an_event_created_in_the_future_was_not_watched_before(story: HandmadeHome) -> None:
-    story.listed("01 09:00", event("a"))
-    story.listed("01 10:00", event("a"), event("b", createdAt="2030-01-01T00:00:00Z"))
-    story.merge()
-    assert story.versions("b", "change_kinds") == [(["revealed"],)]
+    assert story.versions("cancelled", "status") == statuses
+    versions = story.versions("pushed", "title, content_at")
+    assert [title for title, _ in versions] == ["First pushed", "Second", "Third"]
+    assert versions[1][1] == at("01 10:00")
+    assert story.versions("created", "change_kinds") == [(["revealed"],)]
 
 
 def test_a_displayed_period_that_contradicts_the_date_is_noted_until_it_is_corrected(
