@@ -24,7 +24,8 @@ _GAPS_SHOWN: Final = 3
 def show(home: Home, health: Health) -> None:
     """Print feeds, facts and warnings."""
     people.print(f"{home.root}\nSource: {describe_source(health.source or '')}", soft_wrap=True)
-    feeds = Table("Feed", "Last pull (UTC)", "Age", "Last complete (UTC)", "State", "Batches")
+    names = ("Feed", "Last pull (UTC)", "Age", "Last complete", "Batches", "State")
+    feeds = Table(*names, box=None, padding=(0, 2, 0, 0))
     for feed in health.feeds:
         age = "-" if feed.age_s is None else f"{feed.age_s / 3600:,.1f} h"
         feeds.add_row(
@@ -32,11 +33,12 @@ def show(home: Home, health: Health) -> None:
             _when(feed.observed_at),
             age,
             _when(feed.complete_at),
-            _state(feed),
             f"{feed.batches:,}",
+            _state(feed),
         )
     people.print(feeds)
-    facts = Table("", "", show_header=False)
+    people.print()
+    facts = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for name, fact in _facts(health):
         facts.add_row(name, fact)
     people.print(facts)
