@@ -7,7 +7,7 @@ Each step that merges records the totals of the days that got batches or changed
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import date
 from glob import escape
 from typing import Final
@@ -18,13 +18,21 @@ import duckdb
 from almanac.core.errors import WarehouseError
 from assets.landed import LANDED
 from assets.landed_calendar import NAME as LANDED_CALENDAR
-from assets.layout import WAREHOUSE_POOL, Layout, day_asset, list_run_days, step_failure
+from assets.layout import (
+    WAREHOUSE_POOL,
+    Layout,
+    day_asset,
+    day_check,
+    list_run_days,
+    step_failure,
+)
 from assets.metadata import (
     SQL,
     Metadata,
-    check_result_of_days,
+    check_days,
     column_schema,
     day_metadata,
+    evaluate_day,
     log_problems,
     merge_metadata,
 )
@@ -71,27 +79,25 @@ def event_changes(layout: Layout) -> dg.AssetsDefinition:
                 column for column in EVENT_VERSIONS.columns if column.name in CHANGES_COLUMNS
             )
         },
-        check_specs=[
-            dg.AssetCheckSpec(
-                ONE_ROW_PER_VERSION,
-                asset=layout.key(CHANGES),
-                blocking=True,
-                description="The file of the day has each (event_id, version) once, only versions "
-                "that became known on the day, and as many as its batches added.",
-            ),
-            dg.AssetCheckSpec(
-                FEW_REJECTS,
-                asset=layout.key(CHANGES),
-                description="At most 1 % of a day's rows could not be read.",
-            ),
-        ],
+        check_specs=day_checks(layout),
     )
     def changes(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
-        yield record_changes(
-            context, layout.resource(context, "catalog"), layout.resource(context, "home")
-        )
+        home = layout.resource(context, "home")
+        yield record_changes(context, layout, layout.resource(context, "catalog"), home)
 
     return changes
+
+
+def day_checks(layout: Layout) -> list[dg.AssetCheckSpec]:
+    """Return the checks of the changes of a day."""
+    right = (
+        "The file of the day has each (event_id, version) once, only versions that became known "
+        "on the day, and as many as its batches added."
+    )
+    return [
+        day_check(layout, CHANGES, ONE_ROW_PER_VERSION, right, blocking=True),
+        day_check(layout, CHANGES, FEW_REJECTS, "At most 1 % of a day's rows could not be read."),
+    ]
 
 
 def code_version() -> str:
@@ -100,7 +106,7 @@ def code_version() -> str:
 
 
 def record_changes(
-    context: dg.AssetExecutionContext, catalog: LazySession, home: Home
+    context: dg.AssetExecutionContext, layout: Layout, catalog: LazySession, home: Home
 ) -> dg.MaterializeResult[None]:
     """Merge or refold the days of a run, and record each of them with the results of its checks.
 
@@ -116,49 +122,41 @@ def record_changes(
     log_problems(context.log, report.problems)
     for day in days:
         context.add_asset_metadata(_metadata_of(home, day, report), partition_key=day.isoformat())
-    others = record_other_days(context, context.asset_key, home, report, recorded=days)
-    return dg.MaterializeResult(
-        data_version=_version_of(home, days), check_results=check_days(home, {*days, *others})
-    )
+    record_other_days(context, layout, home, report, recorded=days)
+    faults = find_faults(home, days)
+    checks = [check_days(context, spec, faults[spec.name]) for spec in day_checks(layout)]
+    return dg.MaterializeResult(data_version=_version_of(home, days), check_results=checks)
 
 
-def check_days(home: Home, days: Collection[date]) -> list[dg.AssetCheckResult]:
-    """Check the files and the accounts of some days; a check has one result for all of them."""
+def find_faults(home: Home, days: Iterable[date]) -> dict[str, dict[date, str | None]]:
+    """Return what is wrong with each of some days, if anything, by the name of the check."""
+    wrong: dict[date, str | None] = {}
+    rejects: dict[date, str | None] = {}
     with home.connect() as connection:
-        faults = {day: _find_faults(home, connection, day) for day in days}
-    return [
-        check_result_of_days(ONE_ROW_PER_VERSION, {day: found[0] for day, found in faults.items()}),
-        check_result_of_days(
-            FEW_REJECTS,
-            {day: found[1] for day, found in faults.items()},
-            dg.AssetCheckSeverity.WARN,
-        ),
-    ]
-
-
-def _find_faults(
-    home: Home, connection: duckdb.DuckDBPyConnection, day: date
-) -> tuple[str | None, str | None]:
-    """Return what is wrong with the file of a day, and with its rejected rows."""
-    path = home.parquet.path(partition_name(day.isoformat()))
-    rows = different = others = 0
-    if path.exists():  # Days without a new version have none.
-        facts = {"file": escape(str(path)), "day": day}
-        ((rows, different, others),) = connection.execute(SQL["check_day_file"], facts).fetchall()
-    records = read_records(home.warehouse, since=day, until=day).values()
-    added, arrived, rejected = (
-        sum(record[name] for record in records) for name in ("versions", "arrived", "rejected")
-    )
-    is_right = rows == different == added and not others
-    wrong = (
-        f"{rows} rows, {different} different versions, {others} of other days, {added} added by "
-        "batches: almanac verify --deep, then almanac rebuild"
-    )
-    are_few = rejected <= arrived * _REJECTED_MAX
-    return (
-        None if is_right else wrong,
-        None if are_few else f"{rejected:,} of {arrived:,} rows were rejected",
-    )
+        for day in days:
+            path = home.parquet.path(partition_name(day.isoformat()))
+            rows = different = others = 0
+            if path.exists():  # Days without a new version have none.
+                facts = {"file": escape(str(path)), "day": day}
+                found = connection.execute(SQL["check_day_file"], facts).fetchall()
+                ((rows, different, others),) = found
+            records = read_records(home.warehouse, since=day, until=day).values()
+            added, arrived, rejected = (
+                sum(record[name] for record in records)
+                for name in ("versions", "arrived", "rejected")
+            )
+            is_right = rows == different == added and not others
+            wrong[day] = (
+                None
+                if is_right
+                else (
+                    f"{rows} rows, {different} different versions, {others} of other days, {added} "
+                    "added by batches: almanac verify --deep, then almanac rebuild"
+                )
+            )
+            are_few = rejected <= arrived * _REJECTED_MAX
+            rejects[day] = None if are_few else f"{rejected:,} of {arrived:,} rows were rejected"
+    return {ONE_ROW_PER_VERSION: wrong, FEW_REJECTS: rejects}
 
 
 def _version_of(home: Home, days: list[date]) -> dg.DataVersion:
@@ -173,16 +171,15 @@ def _version_of(home: Home, days: list[date]) -> dg.DataVersion:
 
 def record_other_days(
     context: dg.AssetExecutionContext,
-    changes: dg.AssetKey,
+    layout: Layout,
     home: Home,
     report: MergeReport,
     *,
     recorded: Collection[date] = (),
-) -> Collection[date]:
-    """Record the days changed by this merge, or by a merge outside Dagster, except days in
-    `recorded`, and return them.
+) -> None:
+    """Record the days changed by this merge, or by a merge outside Dagster, with their checks.
 
-    `changes` is the key of the asset of the changes. Call this after a merge.
+    Days in `recorded` are left out. Call this after a merge.
     """
     published = read_published(home.warehouse)
     contents = {} if published is None else published.days
@@ -202,15 +199,18 @@ def record_other_days(
     for day, content in others.items():
         context.log_event(
             dg.AssetMaterialization(
-                changes,
+                layout.key(CHANGES),
                 partition=day.isoformat(),
                 metadata=_metadata_of(home, day, report),
                 tags={"dagster/data_version": content},
             )
         )
+    faults = find_faults(home, others)
+    for spec in day_checks(layout):
+        for day, fault in faults[spec.name].items():
+            context.log_event(evaluate_day(spec, day, fault))
     if states != noted:
         put_note(home.state_storage, _RECORDED, states)
-    return others
 
 
 def _metadata_of(home: Home, day: date, report: MergeReport) -> Metadata:

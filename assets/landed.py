@@ -20,6 +20,7 @@ from assets.layout import (
     INBOX_POOL,
     Layout,
     day_asset,
+    day_check,
     list_run_days,
     record_days,
     step_failure,
@@ -27,8 +28,9 @@ from assets.layout import (
 from assets.metadata import (
     LANDED_COLUMNS,
     Metadata,
-    check_result_of_days,
+    check_days,
     column_schema,
+    evaluate_day,
     log_problems,
     pull_metadata,
 )
@@ -53,9 +55,13 @@ COMPLETE_DAY: Final = "complete_day"
 
 
 def land(
-    feed: Feed, context: dg.AssetExecutionContext, catalog: LazySession, home: Home
+    feed: Feed,
+    context: dg.AssetExecutionContext,
+    catalog: LazySession,
+    home: Home,
+    check: dg.AssetCheckSpec,
 ) -> dg.MaterializeResult[None]:
-    """Pull or reuse a feed on every day of the run; each day has its own metadata.
+    """Pull or reuse a feed on every day of the run; each day has its own metadata and check.
 
     Raises:
         dg.Failure: a pull failed, or a day has not begun. The days before it stay recorded.
@@ -70,6 +76,8 @@ def land(
                 feed_day = pull_or_reuse(feed, day, catalog, home.landing)
         except (CatalogError, WarehouseError) as error:
             record_days(context, metadata_of_days)
+            for done, shortfall in shortfalls.items():
+                context.log_event(evaluate_day(check, done, shortfall))
             raise step_failure(error) from error
         note_outcome(feed_day, catalog, home.state_storage)
         log_problems(context.log, list_landed_problems(feed_day.manifests))
@@ -80,8 +88,7 @@ def land(
             shortfalls[day] = find_shortfall(feed_day, home)
     for day, metadata in metadata_of_days.items():
         context.add_asset_metadata(metadata, partition_key=day.isoformat())
-    warn = dg.AssetCheckSeverity.WARN
-    checks = [check_result_of_days(COMPLETE_DAY, shortfalls, warn)] if shortfalls else []
+    checks = [check_days(context, check, shortfalls)] if shortfalls else []
     return dg.MaterializeResult(check_results=checks)
 
 
@@ -167,11 +174,12 @@ def landed_assets(layout: Layout) -> list[dg.AssetsDefinition]:
 
 def _landed(layout: Layout, feed: Feed, kind: str, description: str) -> dg.AssetsDefinition:
     is_pulled = feed not in NEVER_PULLED
-    check = dg.AssetCheckSpec(
+    check = day_check(
+        layout,
+        name_asset(feed),
         COMPLETE_DAY,
-        asset=layout.key(name_asset(feed)),
-        description="A complete pull was landed on the day, with at least half the rows of the day "
-        "before. Passes if the plan lacks the feed. A run of several days has one result.",
+        "A complete pull was landed on the day, with at least half the rows of the day before. "
+        "Passes if the plan lacks the feed.",
     )
 
     @day_asset(
@@ -190,7 +198,7 @@ def _landed(layout: Layout, feed: Feed, kind: str, description: str) -> dg.Asset
     def landed(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
         catalog, home = layout.resource(context, "catalog"), layout.resource(context, "home")
         try:
-            yield land(feed, context, catalog, home)
+            yield land(feed, context, catalog, home, check)
         except dg.Failure:
             raise
         except Exception as error:  # Despite the retry policy, if waiting can't end it.

@@ -19,11 +19,13 @@ from assets.layout import (
     Layout,
     check_price,
     max_requests_field,
+    record_days,
     step_failure,
     without_beta_warnings,
 )
 from assets.metadata import (
     LANDED_COLUMNS,
+    RESUMES_AT,
     SQL,
     Metadata,
     backfill_metadata,
@@ -119,49 +121,41 @@ def backfill_months(
     home: Home,
     months: list[date],
 ) -> None:
-    """Land the events of successive months, and record each month as soon as it is complete.
+    """Land the events of successive months, and record each month with its outcome.
 
     Raises:
         CatalogError, WarehouseError: the backfill failed; months recorded before it stay recorded.
         dg.Failure: as `check_price`.
     """
     work = Backfill(session.service(), home.state_storage, *config.span(months))
+    recorded = set[date]()
     try:
         prices = work.prices()
     except Defer as error:
         work.defer(error)
-        _log_deferral(context, error)
-        return
-    by = choose_source(prices, config.source)
-    if by is None:
-        raise dg.Failure("The plan has no export: set source to list.", allow_retries=False)
-    context.log.info("By the %s", by)
-    check_price(context, work.service, prices[by], config.max_requests)
-    recorded = set[date]()
-    for landed in work.run(by):
-        recorded |= {month.date() for month in landed}
-        metadata = backfill_metadata(work)
-        for month in landed:
-            context.log_event(
-                dg.AssetMaterialization(
-                    context.asset_key, partition=month_key(month), metadata=metadata
-                )
-            )
-        noted = {*read_backfilled(home), *map(month_key, landed)}
-        put_note(home.state_storage, _BACKFILLED, sorted(noted))
+    else:
+        by = choose_source(prices, config.source)
+        if by is None:
+            raise dg.Failure("The plan has no export: set source to list.", allow_retries=False)
+        context.log.info("By the %s", by)
+        check_price(context, work.service, prices[by], config.max_requests)
+        for landed in work.run(by):
+            recorded |= {month.date() for month in landed}
+            record_days(context, {month.date(): backfill_metadata(work) for month in landed})
+            noted = {*read_backfilled(home), *map(month_key, landed)}
+            put_note(home.state_storage, _BACKFILLED, sorted(noted))
     for note in work.notes:
         context.log.warning("%s", note)
     log_problems(context.log, list_landed_problems(batch.manifest for batch in work.landed))
+    nothing: Metadata = {"rows": 0, "outcome": f"{NOT_IN_PLAN} {work.service.plan.name}"}
     if work.deferred is not None:
-        _log_deferral(context, work.deferred)
-        return
+        happened, resume_at = work.deferred.happened, work.deferred.resume_at
+        at = f"{resume_at:%Y-%m-%d %H:%M} UTC"
+        context.log.warning("%s. The rows so far are landed; the rest resumes at %s", happened, at)
+        timestamp = dg.MetadataValue.timestamp(resume_at)
+        nothing = {"outcome": f"deferred: {happened}", RESUMES_AT: timestamp}
     # Without these, Dagster would count all assets downstream as failed.
-    for day in set(months) - recorded:
-        nothing: Metadata = {"rows": 0, "outcome": f"{NOT_IN_PLAN} {work.service.plan.name}"}
-        partition = day.isoformat()
-        context.log_event(
-            dg.AssetMaterialization(context.asset_key, partition=partition, metadata=nothing)
-        )
+    record_days(context, {month: nothing for month in months if month not in recorded})
 
 
 def read_backfilled(home: Home) -> list[str]:
@@ -181,41 +175,19 @@ def record_months(
     Without this Dagster would show covered months as missing. `backfilled` are the months in the
     note before the merge, `connection` reads the file published after it.
     """
-    for month in covered_months(context.instance, layout, connection, backfilled):
-        context.log_event(month)
-    if backfilled:
-        left = [month for month in read_backfilled(home) if month not in backfilled]
-        put_note(home.state_storage, _BACKFILLED, left)
-
-
-def covered_months(
-    instance: dg.DagsterInstance,
-    layout: Layout,
-    connection: duckdb.DuckDBPyConnection,
-    backfilled: Sequence[str] = (),
-) -> Iterator[dg.AssetMaterialization]:
-    """Yield the months that a pull of the whole catalog covers and that are not recorded.
-
-    Months in `backfilled` are yielded although they are recorded.
-    """
     key = layout.key(NAME)
-    recorded = instance.get_materialized_partitions(key) - set(backfilled)
+    recorded = context.instance.get_materialized_partitions(key) - set(backfilled)
     missing = [month for month in EVENT_MONTHS.get_partition_keys() if month not in recorded]
-    if not missing:
-        return
     values = {"months": missing, "backfilled": list(backfilled)}
-    rows = connection.execute(SQL["covered_months"], values).fetchall()
+    rows = connection.execute(SQL["covered_months"], values).fetchall() if missing else []
     for month, events, batch_id, observed_at in rows:
         metadata: Metadata = {"dagster/partition_row_count": events, "rows": events}
         if batch_id is not None:
             metadata["covered by"] = batch_id
             metadata["observed at"] = dg.MetadataValue.timestamp(observed_at)
-        yield dg.AssetMaterialization(key, partition=month_key(month.date()), metadata=metadata)
-
-
-def _log_deferral(context: dg.AssetExecutionContext, error: Defer) -> None:
-    context.log.warning(
-        "%s. The rows so far are landed; the rest resumes at %s",
-        error.happened,
-        f"{error.resume_at:%Y-%m-%d %H:%M} UTC",
-    )
+        context.log_event(
+            dg.AssetMaterialization(key, partition=month_key(month.date()), metadata=metadata)
+        )
+    if backfilled:
+        left = [month for month in read_backfilled(home) if month not in backfilled]
+        put_note(home.state_storage, _BACKFILLED, left)

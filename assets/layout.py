@@ -131,6 +131,20 @@ def day_asset(
     return decorate
 
 
+def day_check(
+    layout: Layout, asset: str, name: str, description: str, *, blocking: bool = False
+) -> dg.AssetCheckSpec:
+    """Return a check of an asset with a result for each observed day."""
+    with without_beta_warnings():
+        return dg.AssetCheckSpec(
+            name,
+            asset=layout.key(asset),
+            description=description,
+            blocking=blocking,
+            partitions_def=layout.observed_days,
+        )
+
+
 def list_run_days(context: dg.AssetExecutionContext) -> list[date]:
     """Return the observed days of a run, in order."""
     return [date.fromisoformat(key) for key in sorted(context.partition_keys)]

@@ -193,22 +193,35 @@ def merge_metadata(report: MergeReport, day: date | None = None) -> Metadata:
     return metadata
 
 
-def check_result_of_days(
-    name: str,
-    faults: Mapping[date, str | None],
-    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
+def evaluate_day(spec: dg.AssetCheckSpec, day: date, fault: str | None) -> dg.AssetCheckEvaluation:
+    """Return the result of a check on a day. Only the failure of a blocking check is an error."""
+    return dg.AssetCheckEvaluation(
+        asset_key=spec.asset_key,
+        check_name=spec.name,
+        passed=fault is None,
+        severity=dg.AssetCheckSeverity("ERROR" if spec.blocking else "WARN"),
+        description=fault,
+        partition=day.isoformat(),
+    )
+
+
+def check_days(
+    context: dg.AssetExecutionContext, spec: dg.AssetCheckSpec, faults: Mapping[date, str | None]
 ) -> dg.AssetCheckResult:
-    """Return one result of a check for all days of a run, with the fault of each day that fails."""
-    bad = [(day, why) for day, why in sorted(faults.items()) if why is not None]
-    metadata: Metadata = {"days": len(faults)}
-    if bad:
-        metadata["failed days"] = dg.MetadataValue.md(markdown(("day", "fault"), bad))
+    """Return the result of a check in a run, which names the days that fail.
+
+    Dagster 1.13 gives the result of a run of one day to its day. In a range, each day has a result
+    of its own, too.
+    """
+    if not context.has_partition_key:
+        for day, fault in faults.items():
+            context.log_event(evaluate_day(spec, day, fault))
+    bad = [f"{day}: {fault}" for day, fault in sorted(faults.items()) if fault is not None]
     return dg.AssetCheckResult(
-        check_name=name,
+        check_name=spec.name,
         passed=not bad,
-        severity=severity,
-        description=None if not bad else "; ".join(f"{day}: {why}" for day, why in bad[:ROWS]),
-        metadata=metadata,
+        severity=dg.AssetCheckSeverity("ERROR" if spec.blocking else "WARN"),
+        description="; ".join(bad[:ROWS]) or None,
     )
 
 

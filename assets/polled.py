@@ -118,7 +118,12 @@ def poll_feeds(
     try:
         service = catalog.service()
         what = _poll_of(config, feeds, service)
-        check_price(context, service, _find_price(home, what, service), config.max_requests)
+        activity = Activity()
+        with suppress(WarehouseError):  # A poll needs no warehouse.
+            activity = read_activity(home.warehouse, service.now())
+        pages = sum(count_pages(activity.spans, window) for window in what.windows)
+        price = pages + what.cancellations + len(what.event_ids)
+        check_price(context, service, price, config.max_requests)
         for pulled in poll(service, what, deferrals):
             log_problems(context.log, list_landed_problems(pulled.manifests))
             yield pulled
@@ -127,14 +132,6 @@ def poll_feeds(
         context.log.warning("Deferred before it started: %s", error)
     except (CatalogError, WarehouseError) as error:
         raise step_failure(error) from error
-
-
-def _find_price(home: Home, what: Poll, service: CatalogSession) -> int:
-    activity = Activity()
-    with suppress(WarehouseError):  # A poll needs no warehouse.
-        activity = read_activity(home.warehouse, service.now())
-    pages = sum(count_pages(activity.spans, window) for window in what.windows)
-    return pages + what.cancellations + len(what.event_ids)
 
 
 def _poll_of(config: PollConfig, feeds: Collection[Feed], service: CatalogSession) -> Poll:

@@ -19,7 +19,7 @@ import duckdb
 from almanac.core.errors import WarehouseError
 from almanac.core.text import plain_line
 from almanac.reading.attached_file import connected
-from assets.event_changes import CHANGES, check_days, code_version, record_other_days
+from assets.event_changes import CHANGES, code_version, record_other_days
 from assets.landed_calendar import read_backfilled, record_months
 from assets.layout import WAREHOUSE_POOL, Layout, step_failure
 from assets.metadata import (
@@ -117,10 +117,7 @@ def _publish(
     except (WarehouseError, OSError, duckdb.IOException) as error:
         raise step_failure(error) from error
     log_problems(context.log, report.problems)
-    changes = layout.key(CHANGES)
-    if days := record_other_days(context, changes, home, report):
-        for result in check_days(home, days):
-            context.log_event(dg.AssetCheckEvaluation(**{**result._asdict(), "asset_key": changes}))
+    record_other_days(context, layout, home, report)
     unchanged = list[str]()
     recorded = dict[dg.AssetKey, Versions]()
     if _BACKFILL_TAG not in context.run.tags:
@@ -151,15 +148,12 @@ def recorded_versions(
 
     They are the data version and the code version, None if the materialisation has none.
     """
-    newest = {
-        record.asset_entry.asset_key: record.asset_entry.last_materialization
-        for record in instance.get_asset_records(keys)
-    }
     found = dict[dg.AssetKey, Versions]()
-    for key, event in newest.items():
+    for record in instance.get_asset_records(keys):
+        event = record.asset_entry.last_materialization
         if event is not None and event.asset_materialization is not None:
             tags = event.asset_materialization.tags or {}
-            found[key] = (tags.get(DATA_VERSION), tags.get(CODE_VERSION))
+            found[record.asset_entry.asset_key] = (tags.get(DATA_VERSION), tags.get(CODE_VERSION))
     return found
 
 

@@ -128,8 +128,8 @@ def daily_schedule(
             )
         if not layout.observed_days.has_partition_key(day.isoformat()):
             return dg.SkipReason(
-                f"It is {day} for the service, which is not a partition by this machine's clock. "
-                "The sensor `pulls` requests the pull when both are on the same day."
+                f"{day} is not a partition by this machine's clock. The sensor `pulls` requests "
+                "the pull when the service and this machine are on that day."
             )
         if pulled(day):
             return dg.SkipReason(f"{day} was pulled already. The next pull is in a day.")
