@@ -185,6 +185,11 @@ def _writable(root: Path) -> DoctorCheck:
         return DoctorCheck(what, False, f"{existing} is a file; set ALMANAC_HOME to a folder")
     if not os.access(existing, os.W_OK | os.X_OK):
         return DoctorCheck(what, False, f"this user can't write to {existing}")
+    files = existing.rglob("*") if existing == root.resolve() else ()
+    unreadable = next((path for path in files if not os.access(path, os.R_OK)), None)
+    if unreadable is not None:
+        found = f"this user can't read {unreadable}: another account, such as root, wrote to the "
+        return DoctorCheck(what, False, f"{found}home. As root: chown -R --reference={root} {root}")
     return DoctorCheck(what, True, str(existing))
 
 

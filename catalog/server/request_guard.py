@@ -32,7 +32,8 @@ def find_refusal(
 
     The loopback names are accepted, with any port; with `names`, those and all addresses, too: a
     foreign page has a name. Pages of `origins`, such as `https://app.example` or
-    `http://localhost:*`, may send requests, too.
+    `http://localhost:*`, may send requests, too. Granian hides the host of an absolute request
+    target, which no browser sends to a server: the Host header alone decides.
     """
     headers = Headers(scope=scope)
     hosts, given = headers.getlist("host"), headers.getlist("origin")

@@ -88,6 +88,15 @@ def test_every_setting_of_the_files_exists() -> None:
         assert named - SETTINGS - own == set(), path
 
 
+def test_every_path_of_the_checkout_exists() -> None:
+    texts = [path.read_text("utf-8") for path in DEPLOY.rglob("*") if path.is_file()]
+    named = re.findall(r"/opt/almanac/(?:current|app)/([\w./-]*\w)", "\n".join(texts))
+    expected = {"workspace.yaml", "deploy/workspace.yaml", "deploy/backup", "docs/operate.md"}
+    assert expected <= set(named)
+    made_by_make = (".venv/",)
+    assert [n for n in named if not n.startswith(made_by_make) and not (ROOT / n).exists()] == []
+
+
 def test_the_image_is_built_from_the_lock_by_hash_and_runs_as_a_user_without_rights() -> None:
     assert "--require-hashes -r /build/${LOCK}" in CONTAINERFILE
     assert "\nARG LOCK=requirements.lock\n" in CONTAINERFILE

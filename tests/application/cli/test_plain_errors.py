@@ -109,6 +109,12 @@ def test_doctor_lists_a_home_that_cannot_be_written_among_its_checks(
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     found = checks(almanac, code=1, home=str(tmp_path / "other"), **good)
     assert "this user can't write to" in found["home writable"]["found"]
+    other = tmp_path / "another account's"
+    other.mkdir()
+    (other / "body").touch()
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != other / "body")
+    found = checks(almanac, code=1, home=str(other), **good)
+    assert f"can't read {other / 'body'}" in found["home writable"]["found"]
 
 
 @pytest.fixture
