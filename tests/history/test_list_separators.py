@@ -31,25 +31,19 @@ def test_a_category_with_a_comma_is_one_category_in_every_file(story: HandmadeHo
     assert revisions(story) == [("e1", ["revised"])]
 
 
-@pytest.mark.parametrize("separator", ["|", ", "])
-def test_a_learnt_separator_reads_a_file_without_evidence(
-    story: HandmadeHome, separator: str
+@pytest.mark.parametrize(("separator", "merged_between"), [("|", True), (", ", False)])
+def test_a_learnt_separator_reads_a_file_without_evidence_also_in_a_later_merge(
+    story: HandmadeHome, separator: str, merged_between: bool
 ) -> None:
     pair = f"Listing{separator}Airdrop"
     story.categories("01 05:00", c1=LOCK)
     story.csv_export("01 06:00", export_of(pair, "Listing", "Airdrop", LOCK))
+    if merged_between:
+        story.merge()
     story.csv_export("02 06:00", export_of(pair))
     story.merge()
     assert story.versions("e0", "categories") == [(["Airdrop", "Listing"],)]
     assert story.versions("e3", "categories") == [([LOCK],)]
-    assert revisions(story) == []
-
-
-def test_a_learnt_separator_reads_a_file_of_a_later_merge(story: HandmadeHome) -> None:
-    story.csv_export("01 06:00", export_of("Listing|Airdrop", "Listing", "Airdrop"))
-    story.merge()
-    story.csv_export("02 06:00", export_of("Listing|Airdrop"))
-    story.merge()
     assert revisions(story) == []
 
 
