@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,14 +13,19 @@ from tests.deploy.page import DEPLOY
 from tests.hangs import HANGS_AFTER_S
 
 pytestmark = pytest.mark.lake
-PLAIN: Final = {"str": str, "int": int, "bool": bool, "float": (int, float), "datetime": str}
+PLAIN: Final[dict[str, Any]] = {
+    "str": str,
+    "int": int,
+    "bool": bool,
+    "float": (int, float),
+    "datetime": str,
+}
 COMPONENTS: Final = "# components: [push, mirror]"
 
 
 def find_faults(value: Any, kind: str, where: str) -> list[str]:
     """Return the unknown and missing fields and the values of another type, at any depth."""
-    from kubernetes.client import models
-
+    models: Any = import_module("kubernetes.client.models")
     if kind in ("object", "IntOrString"):
         return []
     if kind in PLAIN:
