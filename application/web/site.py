@@ -75,7 +75,11 @@ class WebSite:
         self._place = place
         self._watch = HomeWatch(read_health)
         self._database = open_database(
-            place.warehouse, clock=place.now, limits=_LIMITS, trust_clock=True, follow=False
+            place.warehouse,
+            clock=place.now,
+            limits=_LIMITS,
+            trust_clock=place.is_replay,
+            follow=False,
         )
         self._calendar = CalendarRoutes(self._database, place, self._key_grant)
         self._mcp = McpRoute(place)

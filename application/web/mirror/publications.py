@@ -116,7 +116,7 @@ class Publications:
     def now(self) -> datetime:
         """Return the wall clock's time, but never before the last pull: the service's clock may be
         ahead."""
-        last = self.store().span.last
+        last = self.span.last
         return self._wall() if last is None else max(self._wall(), last)
 
     def close(self) -> None:
