@@ -45,7 +45,7 @@ def week_ahead() -> dg.MaterializeResult[None]:
     automation_condition=dg.AutomationCondition.eager(),
     group_name="company",
     kinds={"dbt", "duckdb"},
-    description="Events as they were known a week ago, beside what is known now; made by dbt.",
+    description="Events as they were known a day ago, beside what is known now; made by dbt.",
 )
 def moved_events() -> dg.MaterializeResult[None]:
     target, logs = f"{DATA}/target", f"{DATA}/logs"

@@ -5,5 +5,5 @@ SELECT
     then_known.displayed_date AS date_then,
     now_known.displayed_date AS date_now
 FROM {{ source('almanac', 'events') }} AS now_known
-JOIN {{ events_as_of(var('as_of', "now() - INTERVAL 1 DAY")) }} AS then_known USING (event_id)
+JOIN {{ events_as_of(var('as_of', "(SELECT greatest(now() - INTERVAL 1 DAY, min(observed_at)) FROM almanac.main.batches)")) }} AS then_known USING (event_id)
 WHERE then_known.displayed_date IS DISTINCT FROM now_known.displayed_date
