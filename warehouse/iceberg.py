@@ -40,11 +40,12 @@ TABLES: Final = ("event_versions", "events", "coins", "coin_snapshots", "cancell
 PUBLICATIONS: Final = "publications"
 KEPT: Final = timedelta(days=7)
 """How long a snapshot can be read after the next one replaced it."""
+_RETRIES: Final = "commit.retry.num-retries"
+"""A repeated commit would add its rows to those of the other program, so none is repeated."""
 _PROPERTIES: Final = {
     "write.parquet.compression-codec": "zstd",
     "write.metadata.delete-after-commit.enabled": "true",
-    # A repeated commit would add its rows to those of the other program.
-    "commit.retry.num-retries": "0",
+    _RETRIES: "0",
 }
 
 
@@ -207,6 +208,8 @@ class _Push:
                 f"the catalog has a table {self._namespace}.{name} of another program. It was not "
                 "changed; name another namespace, as CATALOG.NAMESPACE."
             )
+        if table.properties.get(_RETRIES) != "0":  # An earlier version made it.
+            table.transaction().set_properties({_RETRIES: "0"}).commit_transaction()
         newest = table.current_snapshot()
         is_empty = newest is None or newest.summary.get("total-records") == "0"
         try:

@@ -161,6 +161,18 @@ def test_a_push_during_another_doubles_no_row(
     assert catalog.load_table("almanac.events").scan().count() == expected
 
 
+def test_a_table_of_an_earlier_version_repeats_no_commit(
+    published: Path, catalog: StoppedCatalog
+) -> None:
+    push_publication(published, catalog)
+    events = catalog.load_table("almanac.events")
+    events.transaction().set_properties({"commit.retry.num-retries": "4"}).commit_transaction()
+    publish(published)
+    push_publication(published, catalog)
+    assert events.refresh().properties["commit.retry.num-retries"] == "0"
+    assert count_differences(published, catalog) == EQUAL
+
+
 def test_a_new_column_is_added(published: Path, catalog: StoppedCatalog) -> None:
     push_publication(published, catalog)
     publish(published)
