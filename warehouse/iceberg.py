@@ -41,7 +41,7 @@ PUBLICATIONS: Final = "publications"
 KEPT: Final = timedelta(days=7)
 """How long a snapshot can be read after the next one replaced it."""
 _RETRIES: Final = "commit.retry.num-retries"
-"""A repeated commit would add its rows to those of the other program, so none is repeated."""
+"""A repeated commit would add its rows beside rows of the other program, so none is repeated."""
 _PROPERTIES: Final = {
     "write.parquet.compression-codec": "zstd",
     "write.metadata.delete-after-commit.enabled": "true",
