@@ -14,7 +14,14 @@ from almanac.core.statements import Statements
 from almanac.core.text import cut_line
 from application.web.comparison import compare_events
 from application.web.drawing import LANE_DAYS, draw_lanes
-from application.web.filters import Filters, read_choice, read_events, read_filters, read_page
+from application.web.filters import (
+    Filters,
+    keep_drawn,
+    read_choice,
+    read_events,
+    read_filters,
+    read_page,
+)
 from application.web.pages import (
     FILE_ROWS,
     PageProblem,
@@ -121,20 +128,22 @@ def show_coin(request: SiteRequest) -> str | Response:
 
 def _draw_lanes(request: SiteRequest, coin: str) -> Markup | None:
     """Return the picture of a coin's events around the time, with the dates that they had."""
+    now = request.moment.replace(second=0, microsecond=0)
     span = timedelta(days=LANE_DAYS)
-    values = {"coin": coin, "starts": request.moment - span, "ends": request.moment + span}
-    rows = read_events(request, _SQL["coin_lanes"], {**values, "limit": _LANE_EVENTS})
-    moved = [row["event_id"] for row in rows if row["version"] > 1]
-    former: dict[str, list[dict[str, Any]]] = {}
-    for version in list_dates(request, moved):
-        former.setdefault(version["event_id"], []).append(
-            {**version, "from": version["known_from"]}
-        )
+    values = {"coin": coin, "starts": now - span, "ends": now + span, "limit": _LANE_EVENTS}
 
     def link(event_id: str) -> str:
         return request.link(f"/event/{quote(event_id, safe='')}")
 
-    return draw_lanes(rows, former, request.moment, link)
+    def draw() -> Markup | None:
+        rows = read_events(request, _SQL["coin_lanes"], values)
+        former: dict[str, list[dict[str, Any]]] = {}
+        for version in list_dates(request, [r["event_id"] for r in rows if r["version"] > 1]):
+            version["from"] = version["known_from"]
+            former.setdefault(version["event_id"], []).append(version)
+        return draw_lanes(rows, former, now, link)
+
+    return keep_drawn(request, ("lanes", now, coin, request.as_of), draw)
 
 
 def show_search(request: SiteRequest) -> str | Response:

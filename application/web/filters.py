@@ -4,11 +4,11 @@
 the calendar. Lists are separated by commas.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from almanac.coins import Coin, resolve_slugs
 from almanac.core.errors import InvalidArgument
@@ -33,6 +33,8 @@ _NOT_CHIPS: Final = (
     *("coins", "categories", "as_of", "view", "sort", "page", "format"),
     *("kinds", "last"),
 )
+_DRAWN_MAX: Final = 300
+Drawn = TypeVar("Drawn")
 NEWS: Final = timedelta(days=7)
 """How long an event is news after it was first seen, moved or left."""
 
@@ -113,6 +115,21 @@ def is_of_now(request: SiteRequest) -> bool:
     """Return whether all that the file has was known at the time of the request."""
     last = request.reader.publication().last_pull_at
     return last is None or last <= request.moment
+
+
+def keep_drawn(request: SiteRequest, key: Hashable, draw: Callable[[], Drawn]) -> Drawn:
+    """Return a part of a page of now, drawn once for a publication; `key` has all that it shows.
+
+    Of the parts the last hundreds are kept.
+    """
+    if not is_of_now(request):
+        return draw()
+    drawn: dict[Hashable, Drawn] = request.reader.once("drawn parts", dict)
+    if key not in drawn:
+        if len(drawn) >= _DRAWN_MAX:
+            drawn.clear()
+        drawn[key] = draw()
+    return drawn[key]
 
 
 def split_list(given: str | None) -> list[str] | None:

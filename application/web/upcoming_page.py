@@ -27,6 +27,7 @@ from application.web.filters import (
     Filters,
     describe_filters,
     is_of_now,
+    keep_drawn,
     label_coins,
     make_bar,
     read_choice,
@@ -348,7 +349,6 @@ def draw_strip(request: SiteRequest, filters: Filters) -> Markup | None:
     today = midnight(request.moment)
     starts = today - timedelta(days=today.weekday())
     values = {**filters.values, "starts": starts, "ends": starts + timedelta(days=7 * WEEKS)}
-    rows = read_events(request, _SQL["count_heat"], values)
     kept = {name: request.text(name) for name in FILTERS}
     kept["coins"] = ",".join(f"slug:{coin}" for coin in filters.coins or ())
     address = request.link("/", **kept)
@@ -357,7 +357,11 @@ def draw_strip(request: SiteRequest, filters: Filters) -> Markup | None:
     def link(day: date) -> str:
         return f"{address}from={day}&to={day}"
 
-    return draw_heat(rows, starts, today.date(), None if request.is_report else link)
+    def draw() -> Markup | None:
+        rows = read_events(request, _SQL["count_heat"], values)
+        return draw_heat(rows, starts, today.date(), None if request.is_report else link)
+
+    return keep_drawn(request, (today, address, request.is_report, repr(filters)), draw)
 
 
 def _tell_news(request: SiteRequest, event: dict[str, Any]) -> tuple[str, str, str] | None:
