@@ -99,9 +99,9 @@ def _refuse_same(columns: Sequence[Any], name: str) -> None:
 
 
 CoinTexts = Literal["any", "slug", "ticker"]
+"""The meaning of coin texts: slugs, tickers or names, or one of these alone."""
 Ambiguous = Literal["raise", "largest"]
 """An ambiguous text is an error, or the coin with the best rank at the time."""
-"""The meaning of coin texts: slugs, tickers or names, or slugs alone."""
 _SQL = Statements("almanac")
 _Rows = TypeVar("_Rows")
 _Made = TypeVar("_Made")

@@ -73,7 +73,7 @@ def show_changes(request: SiteRequest, places: tuple[int, int] | None = None) ->
     kinds = read_choices(split_list(request.text("kinds")), "kinds", IN_ORDER)
     is_feed = request.path.endswith(FEED_PATH)
     form, page = "atom" if is_feed else request.text("format"), read_page(request)
-    filters = read_filters(request, keeps_rest=True)
+    filters = read_filters(request, keeps_rest=not is_feed)
     prepare_changes(request)
     rows_of = request.reader.rows
     values = {**filters.values, "since": since, "until": until, **place_values(places)}

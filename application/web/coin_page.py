@@ -106,7 +106,7 @@ def show_coin(request: SiteRequest) -> str | Response:
     compared = compare_events(request, Filters(coins=[coin["coin"]]), days, events)
     counts = events[0] if events else {"events": 0, "upcoming": 0}
     asked = request.text("asked")
-    same = find_coins(request.reader, [asked]).get(asked, ()) if asked else ()
+    same = _find_named(request, asked) if asked else ()
     starred = dict.fromkeys([*(read_filters(request).coins or ()), coin["coin"]])
     return render(
         "coin.html",
@@ -115,7 +115,7 @@ def show_coin(request: SiteRequest) -> str | Response:
         coin=coin,
         filter=f"slug:{coin['coin']}",
         asked=asked,
-        others=[other for other in same if other.slug != coin["coin"]][:_FOUND_COINS],
+        others=[other for other in same if other["coin"] != coin["coin"]][:_FOUND_COINS],
         watched=[f"slug:{slug}" for slug in starred],
         events=events,
         strip=draw_strip(request, Filters(coins=[coin["coin"]])),
@@ -146,14 +146,20 @@ def _draw_lanes(request: SiteRequest, coin: str) -> Markup | None:
     return keep_drawn(request, ("lanes", now, coin, request.as_of), draw)
 
 
+def _find_named(request: SiteRequest, text: str) -> list[dict[str, Any]]:
+    """Return the coins that a text may mean, of those known at the time, the best rank first."""
+    slugs = [coin.slug for coin in find_coins(request.reader, [text]).get(text, ())]
+    return read_events(request, _SQL["named_coins"], {"coins": slugs}) if slugs else []
+
+
 def show_search(request: SiteRequest) -> str | Response:
     """Return the coins and events that have the words `q`; the text of one coin leads to it."""
     given = request.text("q")
     if given is None:
         return RedirectResponse(request.link("/"), 303)
-    named = find_coins(request.reader, [given]).get(given, ())
+    named = _find_named(request, given)
     if named:  # The best rank is the first; the page of the coin offers the others.
-        path, others = f"/coin/{quote(named[0].slug, safe='')}", given if named[1:] else None
+        path, others = f"/coin/{quote(named[0]['coin'], safe='')}", given if named[1:] else None
         return RedirectResponse(request.link(path, coins=request.text("coins"), asked=others), 303)
     named_so = {"words": given.lower(), "limit": _FOUND_COINS}
     coins = read_events(request, _SQL["search_coins"], named_so)

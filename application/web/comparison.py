@@ -18,7 +18,7 @@ COMPARE: Final = {
     "30d": "30 days",
 }
 _MOST: Final = 2_000
-"""Events of the days that are compared; of more, the soonest."""
+"""Events listed at the earlier time that are compared; of more, the soonest."""
 _DAY: Final = timedelta(days=1)
 
 
@@ -35,24 +35,27 @@ def compare_events(
     filters: Filters,
     days: tuple[datetime, datetime],
     events: Sequence[dict[str, Any]],
+    *,
+    is_exact: bool | None = None,
 ) -> Comparison | None:
     """Return the comparison that a request asks for, None for none; each event gets `compared`,
     its mark and text.
 
-    `days` are the start and end of the list. The earlier time is never before the first pull.
+    `days` are the start and end of the list, and `is_exact` is its kind of dates. The earlier time
+    is never before the first pull.
     """
     for event in events:
         event["compared"] = None
     if not request.text("compare") or request.pulls.first is None:
         return None
     earlier = replace(request, moment=_find_then(request))
-    values = {**filters.values, "starts": days[0], "ends": days[1], "limit": _MOST}
-    now_rows, then_rows = (
-        read_events(each, _SQL["list_window"], values) for each in (request, earlier)
-    )
-    listed = {row["event_id"] for row in now_rows}
+    values = {**filters.values, "starts": days[0], "ends": days[1], "is_exact": is_exact}
+    values |= {"ids": None, "limit": _MOST}
+    then_rows = read_events(earlier, _SQL["list_window"], values, slot="then")
+    values["ids"] = [row["event_id"] for row in then_rows]
+    listed = {row["event_id"] for row in read_events(request, _SQL["list_window"], values)}
     gone = [row for row in then_rows if row["event_id"] not in listed]
-    before = _read_states(earlier, events)
+    before = _read_states(earlier, events, slot="then")
     for event in events:
         event["compared"] = _tell_change(before.get(event["event_id"]), event)
     after = _read_states(request, gone)
@@ -74,10 +77,10 @@ def _find_then(request: SiteRequest) -> datetime:
 
 
 def _read_states(
-    request: SiteRequest, events: Sequence[Mapping[str, Any]]
+    request: SiteRequest, events: Sequence[Mapping[str, Any]], *, slot: str = "past"
 ) -> dict[str, dict[str, Any]]:
     ids = sorted({event["event_id"] for event in events})
-    rows = read_events(request, _SQL["list_states"], {"ids": ids}) if ids else []
+    rows = read_events(request, _SQL["list_states"], {"ids": ids}, slot=slot) if ids else []
     return {row["event_id"]: row for row in rows}
 
 

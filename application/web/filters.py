@@ -82,10 +82,13 @@ def read_filters(request: SiteRequest, *, keeps_rest: bool = False) -> Filters:
     )
 
 
-def read_events(request: SiteRequest, sql: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
+def read_events(
+    request: SiteRequest, sql: str, values: Mapping[str, Any], *, slot: str = "past"
+) -> list[dict[str, Any]]:
     """Return the rows of a statement over the tables of `page_events.sql`, as known at the time.
 
-    They are prepared once for a publication, and once more for the past time asked for last.
+    They are prepared once for a publication, and once more for the past time asked for
+    last in a slot: a page that compares two past times needs two.
     """
     reader, is_now = request.reader, is_of_now(request)
     at = (is_now and reader.publication().last_pull_at) or request.moment
@@ -100,14 +103,14 @@ def read_events(request: SiteRequest, sql: str, values: Mapping[str, Any]) -> li
         if is_now:
             reader.prepare(name, source, needed)
         else:
-            reader.prepare(f"past_{name}", _read_past(source, past), needed, as_of=at)
+            reader.prepare(f"{slot}_{name}", _read_past(source, past, slot), needed, as_of=at)
             past.append(name)
-    return reader.rows(_read_past(sql, past), values)
+    return reader.rows(_read_past(sql, past, slot), values)
 
 
-def _read_past(sql: str, past: Sequence[str]) -> str:
+def _read_past(sql: str, past: Sequence[str], slot: str) -> str:
     """Return a statement that reads tables of a past time in place of those of now."""
-    tables = ", ".join(f"{name} AS (FROM past_{name})" for name in past)
+    tables = ", ".join(f"{name} AS (FROM {slot}_{name})" for name in past)
     return f"WITH {tables} FROM ({sql}\n)" if tables else sql
 
 

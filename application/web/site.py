@@ -112,14 +112,16 @@ class WebSite:
         tried = None
         self._prepare(self._database.reader)
         while not self._is_closing.wait(_LOOKS_EVERY_S):
-            newer = self._database.reader.newer
-            if newer is None or newer == tried:
-                continue
-            tried = newer
             try:
+                newer = self._database.reader.newer
+                if newer is None or newer == tried:
+                    continue
+                tried = newer
                 self._database.reader.renew(self._prepare)
             except AlmanacError as error:
                 log.error("the new publication is not shown: %s", plain_line(str(error)))
+            except Exception:  # The thread goes on, or no later publication would be shown.
+                log.exception("the new publication is not shown")
 
     def _prepare(self, reader: Reader) -> None:
         pages = Pages(Database(reader))
@@ -129,6 +131,8 @@ class WebSite:
                     show(pages.read_request("/", {}))
             except AlmanacError as error:  # The page tells a visitor, too.
                 log.info("a page could not be prepared: %s", plain_line(str(error)))
+            except Exception:  # A defect of one page; it answers 500, the others are prepared.
+                log.exception("a page could not be prepared")
 
     def _guarded(self, route: BaseRoute) -> BaseRoute:
         assert isinstance(route, Route)

@@ -120,7 +120,8 @@ def _show_list(request: SiteRequest, filters: Filters) -> str | Response:
     for event in events:
         if sort == "time" or not event["is_exact"]:
             event["heading"] = _find_heading(event)
-    compared = compare_events(request, filters, (starts, ends), events)
+    kind = values["is_exact"]
+    compared = compare_events(request, filters, (starts, ends), events, is_exact=kind)
     exact_events = [event for event in events if event["is_exact"]]
     folds = values["folds"]
     over = [event for event in exact_events if folds and event["latest"] <= request.moment]
@@ -176,11 +177,13 @@ def _find_head(request: SiteRequest, filters: Filters) -> dict[str, Any]:
         event["shown"] = _tell_ahead(event["earliest"] - request.moment)
     found = count_changes(request, filters, request.moment - _DAY, request.moment)
     kept = {name: request.text(name) for name in FILTERS}
+    is_above = (filters.min_impact or 0) > BANDS[-1][0]
+    least = kept["min_impact"] if is_above else "Critical"
     counts = [
         (
             head["critical"],
             "critical in 7 days",
-            request.link("/", **{**kept, "min_impact": "Critical", "when": "7d"}),
+            request.link("/", **{**kept, "min_impact": least, "when": "7d"}),
         )
     ]
     for kind, text in (("rescheduled", "moved"), ("cancelled", "cancelled")):

@@ -35,6 +35,11 @@ LIMIT $limit OFFSET $first
 -- last showed it. Parameters: $coin, a slug. Run twice: the same row.
 FROM page_coins WHERE coin = $coin
 
+-- name: named_coins
+-- Grain: one row per coin of $coins that was known, by its rank then. Parameters: $coins, slugs.
+-- Run twice: the same rows.
+FROM page_coins WHERE list_contains($coins::VARCHAR[], coin) ORDER BY rank NULLS LAST, coin
+
 -- name: coin_events
 -- Grain: one row per event of the page of a coin: those to come, exact dates first, from the soonest;
 -- then the others, from the latest. `events` and `upcoming` count all.
@@ -88,7 +93,9 @@ SELECT
     CASE
         WHEN event_id = $given THEN 'id'
         WHEN len(
-            list_filter(asked_words, lambda w: NOT contains(strip_accents(lower(title)), w))
+            list_filter(
+                asked_words, lambda w: NOT coalesce(contains(strip_accents(lower(title)), w), false)
+            )
         ) = 0
             THEN 'title'
         ELSE 'coin'

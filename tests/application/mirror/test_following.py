@@ -246,6 +246,19 @@ def test_a_clock_that_is_set_back_passes_no_change_over(home: Home, receiver: Re
             wait_for(lambda count=2 * day: len(list_sent(receiver)) == count)
 
 
+def test_pages_follow_after_a_page_that_fails(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(request: object) -> str:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr("application.web.site.show_coins", fail)
+    with mirroring(home, tmp_path / "m", site=WebSite) as (_, client):
+        publish(home, 1)
+        page = "/?from=2025-01-01&to=2027-01-01"
+        wait_for(lambda: "/event/event-1" in client.get(page).text)
+
+
 def test_pages_show_a_new_publication_when_it_is_prepared(home: Home, tmp_path: Path) -> None:
     with mirroring(home, tmp_path / "m", site=WebSite) as (_, client):
         page = "/?from=2025-01-01&to=2027-01-01"

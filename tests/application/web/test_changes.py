@@ -216,3 +216,6 @@ def test_feed_has_the_changes_of_the_page_with_absolute_addresses(client: httpx.
     links = [entry.find(f"{name}link") for entry in entries]
     assert all(link is not None and link.get("href", "").startswith("http://") for link in links)
     assert client.get("/changes.atom?page=2").status_code == 400
+    coins = f"{client.get('/coins?format=json').json()['rows'][0]['coin']},no-such-coin"
+    for path, status in (("/changes", 200), ("/changes.atom", 404)):
+        assert client.get(path, params={"coins": coins}).status_code == status

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from html import unescape
+from pathlib import Path
 
 import httpx
 import pytest
@@ -146,3 +147,13 @@ def test_search_leads_to_a_coin_or_lists_coins_and_events(handmade: TestClient) 
     assert "No coin and no event" in handmade.get("/search", params={"q": "%%"}).text
     assert "No coin matches" in handmade.get("/coins", params={"q": "%"}).text
     assert handmade.get("/search", follow_redirects=False).headers["location"] == "/"
+
+
+def test_coins_of_one_ticker_are_offered_by_their_ranks_at_the_time(tmp_path: Path) -> None:
+    ranked = {FIRST: {"other-dash": 1}, FIRST + 2 * DAY: {"other-dash": 4, "dash": 3}}
+    with serve_pages(tmp_path, EVENTS[3:], coins=COINS, ranked=ranked) as client:
+        now = client.get("/search?q=dash")
+        assert now.url.path == "/coin/dash"
+        assert re.search(r"dash is also .*rank 4", now.text)
+        past = client.get("/search", params={"q": "dash", "as_of": f"{FIRST:%Y-%m-%dT%H:%M:%SZ}"})
+        assert (past.url.path, "asked" in past.url.params) == ("/coin/other-dash", False)

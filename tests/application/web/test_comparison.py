@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from almanac.database import Database
+from application.web import comparison
 from tests.application.mirror.filled_home import NOW
 from tests.application.web.handmade_site import DAY, FIRST, serve_pages
 from tests.warehouse.answers.handmade import Known
@@ -57,20 +58,8 @@ def test_rows_that_are_new_or_gone_are_those_of_the_tables(
     assert f"{then:%Y-%m-%dT%H:%M:%S}" in gone.partition("</p>")[0]
     new = {event for event, text in read_rows(listed).items() if text == "added"}
     assert new <= ids[0] - known
-    exact = {event for event in read_rows(gone) if event in ids[1]}
-    assert exact == ids[1] - ids[0] - _periods(database, ids[1] - ids[0])
-    assert new or exact
-
-
-def _periods(database: Database, ids: set[str]) -> set[str]:
-    """Return the events that may still take place in these days, without an exact date."""
-    rows = database.sql(
-        "SELECT event_id FROM events_as_of($at) WHERE list_contains($ids, event_id) "
-        "AND status = 'scheduled' AND date_precision NOT IN ('instant', 'day')",
-        at=NOW,
-        ids=sorted(ids),
-    ).rows()
-    return {row["event_id"] for row in rows}
+    assert set(read_rows(gone)) == ids[1] - ids[0]
+    assert new or ids[1] - ids[0]
 
 
 def test_moves_are_told_in_days_and_what_left_has_its_reason(tmp_path: Path) -> None:
@@ -109,3 +98,18 @@ def test_moves_are_told_in_days_and_what_left_has_its_reason(tmp_path: Path) -> 
         early = client.get(f"{address}&compare=1d&as_of=2026-03-03T05:00:00").text
         assert read_rows(early.partition('<h2 id="gone">')[2]) == {}
         assert client.get(f"{address}&compare=2w").status_code == 400
+
+
+def test_event_beyond_the_compared_number_is_not_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison, "_MOST", 2)
+    versions = [
+        Known(event_id=name, title=name, date=FIRST + days * DAY, known_from=FIRST + since * DAY)
+        for name, days, since in (("first", 9, 0), ("second", 10, 0), ("added", 8, 2))
+    ]
+    with serve_pages(tmp_path, versions) as client:
+        page = client.get("/?compare=7d").text
+        listed, _, gone = page.partition('<h2 id="gone">')
+        assert read_rows(listed) == {"added": "added", "first": "", "second": ""}
+        assert read_rows(gone) == {}

@@ -202,10 +202,12 @@ def test_lanes_have_the_events_of_a_coin_with_their_former_dates(
     assert len(re.findall(r'data-ghost="', page)) <= former
 
 
+@pytest.mark.parametrize("least", ["", "&min_impact=9"])
 @pytest.mark.parametrize("at", TIMES)
-def test_head_line_counts_what_its_links_list(client: httpx.Client, at: datetime) -> None:
-    known = f"as_of={at:%Y-%m-%dT%H:%M:%SZ}"
-    page = client.get(f"/?{known}").text
+def test_head_line_counts_what_its_links_list(
+    client: httpx.Client, at: datetime, least: str
+) -> None:
+    page = client.get(f"/?as_of={at:%Y-%m-%dT%H:%M:%SZ}{least}").text
     head = re.search(r'<p class="head">.*?</p>', page, re.S)
     assert head is not None
     links = re.findall(r'<a href="([^"]+)"><strong>([\d,]+)</strong> ([^<]+)</a>', head[0])
