@@ -51,7 +51,6 @@ DIGEST: Final = "digest"
 last one of its series ended."""
 _NOTE: Final = "reports.json"
 _FIRST_AHEAD: Final = ReportPart("Highest impact ahead", 12)
-_FIRST_MOVES: Final = ReportPart("Moved and cancelled", 12)
 _UPCOMING: Final = ReportPart("Upcoming events", 500)
 _CHANGES: Final = ReportPart("What changed", 300)
 _QUALITY: Final = ReportPart("Data quality", 0)
@@ -165,9 +164,10 @@ def make_html(settings: Settings, home: Home, database: Database, request: Repor
         changes = replace(page, path="/changes", report=_CHANGES)
         changes = replace(changes, parameters={**filters, **changed})
         most = {"min_impact": filters["min_impact"] or "High"}
+        moves = ReportPart(f"Moved and cancelled, impact from {most['min_impact']}", 12)
         first = [
             show_upcoming(_limit(page, _FIRST_AHEAD, estimated="drop", sort="impact", **most)),
-            show_changes(_limit(changes, _FIRST_MOVES, kinds=_MOVES, **most), request.places),
+            show_changes(_limit(changes, moves, kinds=_MOVES, **most), request.places),
         ]
         rest = [
             show_upcoming(page),

@@ -201,6 +201,8 @@ def _tell_ahead(ahead: timedelta) -> str:
 
 def _show_grid(request: SiteRequest, filters: Filters, view: str) -> str:
     """Return the month or week of `from`, else the current one."""
+    if request.text("format"):
+        raise InvalidArgument(f"view={view} has no file; leave out view, or format")
     first = _read_day(request, "from") or midnight(request.moment)
     if view == "month":
         first -= timedelta(days=first.day - 1)

@@ -9,7 +9,7 @@ WHERE feed IN ('export', 'events') AND observed_at <= $at::TIMESTAMPTZ
 
 -- name: track_records
 -- Grain: one row per category and precision of the events that were upcoming at $since, with what
--- became known of them until $until: their number, shares, and the median days of a slip. Category
+-- became known of them until $until: their number, shares, and the median days of their slips. Category
 -- NULL has all events.
 -- Parameters: $since, $until, within what was observed. Run twice: the same rows.
 SELECT
@@ -26,9 +26,12 @@ LEFT JOIN (
     FROM (
         SELECT
             unnest(list_concat([NULL], coalesce(v.categories, []))) AS category,
-            m.old_date_precision AS date_precision, m.shift_days
+            v.date_precision, m.shift_days
         FROM reschedules AS m
-        JOIN event_versions AS v USING (event_id, version)
+        JOIN event_versions AS v
+            ON v.event_id = m.event_id
+            AND v.known_from <= $since::TIMESTAMPTZ
+            AND (v.known_to > $since::TIMESTAMPTZ OR v.known_to IS NULL)
         WHERE m.kind = 'slipped'
             AND m.known_from > $since::TIMESTAMPTZ
             AND m.known_from <= $until::TIMESTAMPTZ

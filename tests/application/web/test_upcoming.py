@@ -163,6 +163,7 @@ def test_file_has_the_rows_of_the_list(client: TestClient) -> None:
     assert answer["as_of"] == "2026-03-04T12:00:00Z"
     lines = client.get(f"{query}&format=csv").text.splitlines()
     assert [line.split(",")[0] for line in lines] == ["event_id", "next", "clock", "today"]
+    assert client.get("/?view=month&format=csv").status_code == 400
 
 
 def test_moved_and_new_events_are_marked(client: TestClient) -> None:
