@@ -129,7 +129,7 @@ def record_changes(
 
 
 def find_faults(home: Home, days: Iterable[date]) -> dict[str, dict[date, str | None]]:
-    """Return what is wrong with each of some days, if anything, by the name of the check."""
+    """Return the fault of each day, None without one, by the name of the check."""
     wrong: dict[date, str | None] = {}
     rejects: dict[date, str | None] = {}
     with home.connect() as connection:

@@ -109,12 +109,12 @@ def read_deferral(
 
     The reset of a month: from Retry-After (`wait_s`), else from the headers (`heard`), else as last
     known, else the first of the next month, 00:00 UTC. The reset of a day: from Retry-After, else
-    from the headers, else the next midnight UTC. `text` says what was answered.
+    from the headers, else the next midnight UTC. `text` is the answer.
     """
     heard_s = None if heard is None else heard.resets_in_s
     says_quota = _QUOTA.search(f"{code} {message}") and not _RATE.search(f"{code} {message}")
     if status == 429 and _DAILY.search(f"{code} {message}"):
-        # A shorter wait is that of the rate, which many services state in every 429.
+        # A shorter wait belongs to the rate: many services state it in every 429.
         stated = (s for s in (wait_s, heard_s) if s and _LEAST_DAY_WAIT_S <= s <= _LONGEST_DAY_S)
         left_s, until = next(stated, None), day_start(now) + timedelta(days=1)
         quota = "daily_quota"
