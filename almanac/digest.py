@@ -1,10 +1,12 @@
 """The changes that became known in a period: as text, Markdown, JSON and a Slack message."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, Final, NamedTuple
+
+from rich.cells import cell_len, set_cell_size
 
 from almanac.core.errors import InvalidArgument, QueryRefused
 from almanac.core.statements import Statements
@@ -16,6 +18,7 @@ from almanac.core.text import (
     json_text,
     make_web_address,
     plain,
+    plain_line,
 )
 from almanac.core.timestamps import TimestampLike
 from almanac.events import (
@@ -95,6 +98,8 @@ class Digest:
     unscored: int = 0
     coins: Sequence[str] | None = None
     categories: Sequence[str] | None = None
+    tickers: Mapping[str, str] = field(default_factory=dict)
+    """The ticker of each coin that has one, by its slug."""
 
     @property
     def is_stale(self) -> bool:
@@ -155,6 +160,8 @@ def compute_digest(
         values |= {"limit": limit, "revealed": with_revealed}
         rows = reader.rows(_SQL["digest_rows"], values)
         pulls = find_pulls(reader, before)
+        symbols = {row["coin"]: row["symbol"] for row in reader.rows(_SQL["coin_names"])}
+        tickers = {coin: symbol.upper() for coin, symbol in symbols.items() if symbol}
     entries: dict[str, list[Rows]] = {kind: [] for kind in IN_ORDER}
     for (kind, _), of_event in groupby(rows, key=lambda row: (row["kind"], row.pop("place"))):
         entries[kind].append(list(of_event))
@@ -165,7 +172,7 @@ def compute_digest(
     ]
     unscored = sum(row["unscored"] for row in counts)
     filters = values["min_impact"], unscored, values["coins"], values["categories"]
-    return Digest(after, before, *pulls, sections, *filters)
+    return Digest(after, before, *pulls, sections, *filters, tickers=tickers)
 
 
 def place_values(places: tuple[int, int] | None) -> dict[str, int | None]:
@@ -215,18 +222,23 @@ def _lines(
 ) -> Iterator[str]:
     for rows in section.entries:
         row = rows[-1]
-        title, url = (
-            escape(cut_line(row["title"] or row["event_id"])),
-            make_web_address(row["source_url"]),
-        )
-        more = f" +{len(row['coins']) - _COINS_MAX}" if len(row["coins"] or ()) > _COINS_MAX else ""
-        coins = escape(cut_line(", ".join((row["coins"] or ())[:_COINS_MAX]))) + more
+        title, url = escape(_title(row)), make_web_address(row["source_url"])
+        coins = escape(_join_coins(row["coins"] or ()))
         what = escape(cut_line(_what(section.kind, rows)))
         impact = "" if section.kind == "rescored" else escape(show_impact(row))
         yield (
             f"{link(title, url) if url else title}{coins and f' ({coins})'}: {what}"
             f"{impact and f' · impact {impact}'}"
         )
+
+
+def _title(row: Mapping[str, Any]) -> str:
+    return cut_line(row["title"] or row["event_id"])
+
+
+def _join_coins(names: Sequence[str]) -> str:
+    more = f" +{len(names) - _COINS_MAX}" if len(names) > _COINS_MAX else ""
+    return cut_line(", ".join(names[:_COINS_MAX])) + more
 
 
 def _rest(section: Section) -> list[str]:
@@ -237,13 +249,28 @@ def _rest(section: Section) -> list[str]:
 
 
 def as_text(digest: Digest) -> str:
+    """Return a digest as lines of tickers, impact, change and title; the address is last."""
+    lines = {section.kind: list(_text_lines(digest, section)) for section in digest.sections}
+    width = max([0, *(cell_len(coins) for found in lines.values() for coins, _ in found)])
     parts = [f"Almanac, {period(digest)}: {summary(digest)}.", *notes(digest)]
     for section in digest.sections:
-        found = _lines(section, plain, lambda title, url: f"{title} <{url}>")
-        parts += ["", heading(section), *(f"  {line}" for line in (*found, *_rest(section)))]
+        parts += ["", heading(section)]
+        parts += [f"  {set_cell_size(coins, width)}  {line}" for coins, line in lines[section.kind]]
+        parts += [f"  {line}" for line in _rest(section)]
     if any(section.more and section.entries for section in digest.sections):
         parts += ["", "--limit N lists more events of each kind."]
     return "\n".join(plain(part) for part in parts) + "\n"
+
+
+def _text_lines(digest: Digest, section: Section) -> Iterator[tuple[str, str]]:
+    """Yield the tickers of each event, and the rest of its line."""
+    for rows in section.entries:
+        row = rows[-1]
+        names = [cut_line(digest.tickers.get(slug, slug), 12) for slug in row["coins"] or ()]
+        url = make_web_address(row["source_url"]) or ""
+        impact, what = show_impact(row), cut_line(_what(section.kind, rows))
+        line = f"{impact:>4}  {_title(row)}: {what}  {url}".rstrip()
+        yield plain_line(_join_coins(names)), line
 
 
 def as_markdown(digest: Digest) -> str:
