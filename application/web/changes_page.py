@@ -22,8 +22,8 @@ from application.web.filters import (
     label_coins,
     make_bar,
     read_choice,
+    read_count,
     read_filters,
-    read_page,
     split_list,
 )
 from application.web.pages import FILE_ROWS, SiteRequest, format_moment, render, table_file
@@ -72,7 +72,7 @@ def show_changes(request: SiteRequest, places: tuple[int, int] | None = None) ->
     last, since, until = _read_period(request)
     kinds = read_choices(split_list(request.text("kinds")), "kinds", IN_ORDER)
     is_feed = request.path.endswith(FEED_PATH)
-    form, page = "atom" if is_feed else request.text("format"), read_page(request)
+    form, page = "atom" if is_feed else request.text("format"), read_count(request, "page")
     filters = read_filters(request, keeps_rest=not is_feed)
     prepare_changes(request)
     rows_of = request.reader.rows

@@ -18,9 +18,9 @@ from application.web.filters import (
     Filters,
     keep_drawn,
     read_choice,
+    read_count,
     read_events,
     read_filters,
-    read_page,
 )
 from application.web.pages import (
     FILE_ROWS,
@@ -41,7 +41,7 @@ from application.web.upcoming_page import (
 
 _SQL = Statements("application.web")
 COIN_PARAMETERS: Final = ("coins", "compare", "asked", "format")
-COINS_PARAMETERS: Final = ("coins", "q", "sort", "page", "format")
+COINS_PARAMETERS: Final = ("coins", "q", "sort", "page", "format", "limit")
 _ON_A_PAGE: Final = 60
 _SORTS: Final = {"rank": "Rank", "name": "Coin", "upcoming": "Upcoming", "next": "Next event"}
 _EVENTS_SHOWN: Final = 40
@@ -51,11 +51,12 @@ _LANE_EVENTS: Final = 60
 
 
 def show_coins(request: SiteRequest) -> str | Response:
-    """Return the page of the coins known at the time; `q` searches, `coins` are starred."""
-    page, filters = read_page(request), read_filters(request)
+    """Return the page of the coins known at the time; `q` searches, `coins` are
+    starred, and `limit` is the most rows of a file."""
+    page, filters = read_count(request, "page"), read_filters(request)
     form, size = request.text("format"), _ON_A_PAGE
     if form is not None:
-        page, size = 1, FILE_ROWS
+        page, size = 1, min(read_count(request, "limit", FILE_ROWS), FILE_ROWS)
     sort = read_choice(request, "sort", _SORTS, "rank")
     values = {"at": request.moment, "words": filters.words, "sort": sort, "limit": size}
     coins = read_events(request, _SQL["coin_list"], {**values, "first": (page - 1) * size})

@@ -226,15 +226,15 @@ def read_choice(request: SiteRequest, name: str, choices: Mapping[str, str], def
     return given
 
 
-def read_page(request: SiteRequest) -> int:
-    """Return the number of a page of a list, from 1.
+def read_count(request: SiteRequest, name: str, default: int = 1) -> int:
+    """Return a parameter that is a whole number from 1, such as the number of a page.
 
     Raises:
         InvalidArgument: it is not such a number.
     """
-    given = request.text("page") or "1"
+    given = request.text(name) or str(default)
     if not (given.isascii() and given.isdigit() and len(given) < 7 and int(given) >= 1):
-        raise InvalidArgument(f"page={cut_line(given, 40)!r}; expected a number from 1 on")
+        raise InvalidArgument(f"{name}={cut_line(given, 40)!r}; expected a number from 1 on")
     return int(given)
 
 

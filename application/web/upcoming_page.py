@@ -31,9 +31,9 @@ from application.web.filters import (
     label_coins,
     make_bar,
     read_choice,
+    read_count,
     read_events,
     read_filters,
-    read_page,
 )
 from application.web.pages import FILE_ROWS, SiteRequest, render, span_text, table_file
 from application.web.track_record import find_record, read_records
@@ -89,7 +89,7 @@ def show_upcoming(request: SiteRequest) -> str | Response:
 def _show_list(request: SiteRequest, filters: Filters) -> str | Response:
     (starts, ends), today = _read_days(request), midnight(request.moment)
     estimated = read_choice(request, "estimated", _ESTIMATED, "include")
-    sort, page = read_choice(request, "sort", _SORTS, "time"), read_page(request)
+    sort, page = read_choice(request, "sort", _SORTS, "time"), read_count(request, "page")
     form = request.text("format")
     size = FILE_ROWS if form else request.report.rows if request.report else ON_A_PAGE
     places, none = ((page - 1) * size + 1, page * size), (1, 0)

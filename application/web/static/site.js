@@ -39,6 +39,31 @@ for (const form of document.querySelectorAll("form[data-auto]")) {
 }
 sessionStorage.removeItem("changed");
 
+// Coins are suggested while one is typed, as known at the time of the page.
+const suggested = document.body.appendChild(document.createElement("datalist"));
+suggested.id = "suggested";
+for (const field of document.querySelectorAll(".filters input[name=coins]:not([type=hidden]), .find input[name=q]")) {
+  let waiting;
+  field.setAttribute("list", suggested.id);
+  field.addEventListener("input", () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => suggest(field), 200);
+  });
+}
+
+async function suggest(field) {
+  const [, before, q] = field.name === "q" ? [null, "", field.value.trim()] : field.value.match(/^(.*,\s*)?(.*)$/);
+  if (!q || q.includes(":")) return;
+  const address = new URL("coins", document.querySelector(".find").action);
+  address.search = new URLSearchParams({ format: "json", limit: 8, q, ...(given.get("as_of") && { as_of: given.get("as_of") }) });
+  const answer = await fetch(address);
+  if (!answer.ok || !field.value.endsWith(q)) return;
+  suggested.replaceChildren(...(await answer.json()).rows.map(({ coin, symbol, name, rank }) => {
+    const told = [symbol?.toUpperCase(), name ?? coin, rank && `rank ${rank}`].filter(Boolean).join(" · ");
+    return new Option(told, `${before ?? ""}slug:${coin}`);
+  }));
+}
+
 // Times in UTC, in the reader's zone, or from now. UTC is what the server wrote.
 const times = [...document.querySelectorAll("time[datetime*='T']")].map((element) => ({
   element, utc: element.textContent, at: new Date(element.dateTime),

@@ -92,6 +92,9 @@ def test_coins_are_sorted_and_name_the_next_event(handmade: TestClient) -> None:
     assert handmade.get("/coins", params={"format": "xml"}).status_code == 400
     rows = handmade.get("/coins", params={"format": "json"}).json()["rows"]
     assert [row["next_title"] for row in rows] == ["Listing of 100%", "Soon", None, None]
+    first = handmade.get("/coins?format=json&q=dash&limit=1").json()["rows"]
+    assert [row["coin"] for row in first] == ["dash"]
+    assert handmade.get("/coins?format=json&limit=0").status_code == 400
 
 
 def test_star_is_kept_in_the_address(handmade: TestClient) -> None:

@@ -1,0 +1,36 @@
+"""What the script of the pages adds to them."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.application.web.browser.test_pages_in_a_browser import watch
+from tests.hangs import HANGS_AFTER_S
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def page(browser: Browser, sites: dict[str, str]) -> Iterator[Page]:
+    """Return a page of the site of four days, in a new profile; it must not do anything wrong."""
+    context = browser.new_context(base_url=sites["filled"])
+    page = context.new_page()
+    page.set_default_timeout(HANGS_AFTER_S * 1_000)
+    wrong = watch(page, sites["filled"])
+    yield page
+    context.close()
+    assert wrong == []
+
+
+def test_coins_are_suggested_while_one_is_typed(page: Page) -> None:
+    page.goto("/")
+    options = page.locator("#suggested option")
+    page.get_by_label("Search events and coins").press_sequentially("ethereu")
+    expect(options.first).to_have_attribute("value", "slug:ethereum")
+    expect(options.first).to_have_text("ETH · Ethereum · rank 2")
+    page.get_by_label("Coins", exact=True).press_sequentially("bitcoin, ethereu")
+    expect(options.first).to_have_attribute("value", "bitcoin, slug:ethereum")
+    page.get_by_label("Coins", exact=True).fill("bitcoin, slug:ethereum")
+    page.keyboard.press("Tab")
+    expect(page.get_by_label("Remove ETH", exact=True)).to_be_visible()
