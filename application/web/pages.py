@@ -15,6 +15,7 @@ from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
 from io import StringIO
+from math import ceil
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -55,6 +56,7 @@ _PROBLEMS: Final = (
 _MICROSECONDS: Final = re.compile(r"(?<=:\d\d)\.\d+")
 _CHOICES_MAX: Final = 30
 _PROSE_MAX: Final = 20_000
+_DAYS_MAX: Final = 150
 FILE_ROWS: Final = 10_000
 """The most rows of a list in a file."""
 NAVIGATION: Final = (
@@ -73,6 +75,7 @@ class Pulls:
 
     `current` is the last one at that time, `previous` and `next` are its neighbours, `first` the
     first of all. Nothing of it is later than now. `complete` is the last complete one by then.
+    `days` are the last ones of each day, or of every few days, to the next whole second.
     """
 
     first: datetime | None = None
@@ -80,6 +83,7 @@ class Pulls:
     current: datetime | None = None
     next: datetime | None = None
     complete: datetime | None = None
+    days: Sequence[datetime] = ()
 
 
 class ReportPart(NamedTuple):
@@ -287,6 +291,12 @@ class Pages:
 
         times, complete = self._database.reader.once("pull times", read)
         here, end = bisect_right(times, moment), bisect_right(times, now)
+
+        def list_days() -> Sequence[datetime]:
+            rounded = (at + timedelta(microseconds=-at.microsecond % 10**6) for at in times[:end])
+            days = list({at.date(): at for at in rounded}.values())[::-1]
+            return days[:: ceil(len(days) / _DAYS_MAX) or 1][::-1]
+
         whole = bisect_right(complete, moment)
         return Pulls(
             first=times[0] if end else None,
@@ -294,6 +304,7 @@ class Pages:
             current=times[here - 1] if here else None,
             next=times[here] if here < end else None,
             complete=complete[whole - 1] if whole else None,
+            days=self._database.reader.once(f"days of pulls to {end}", list_days),
         )
 
 

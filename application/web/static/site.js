@@ -101,6 +101,21 @@ zone.addEventListener("change", () => {
 });
 showTimes();
 
+// The slider fills the field of the time machine with the pull of a day.
+const slider = document.querySelector(".pulls input");
+if (slider) {
+  const pulls = slider.dataset.times.split(" "), field = slider.form.elements.as_of;
+  const tell = () => slider.setAttribute("aria-valuetext", `${pulls[slider.value].replace("T", " ")} UTC`);
+  slider.max = pulls.length - 1;
+  slider.value = field.value ? Math.max(0, pulls.findLastIndex((time) => time <= field.value)) : slider.max;
+  slider.parentElement.hidden = pulls.length < 2;
+  slider.addEventListener("input", () => {
+    field.value = pulls[slider.value];
+    tell();
+  });
+  tell();
+}
+
 // Behind a proxy the browser knows the address of the server, and the server may not.
 for (const shown of document.querySelectorAll(".subscribe a, .subscribe input, .subscribe button")) {
   const name = ["href", "value"].find((each) => shown.hasAttribute(each));

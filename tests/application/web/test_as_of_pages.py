@@ -112,3 +112,19 @@ def test_header_of_the_interface_names_the_time_of_a_page_too(
     misspelt = client.get("/", headers={"X-As_Of": "2026-02-27"})
     assert misspelt.status_code == 400 and "write X-As-Of" in misspelt.text
     assert client.get(f"{path}&as_of=2026-02-28", headers=asked).status_code == 400
+
+
+@pytest.mark.parametrize("server", ["mirror", "replay"])
+def test_slider_has_the_last_pull_of_each_day(
+    clients: dict[str, httpx.Client], database: Database, server: str
+) -> None:
+    now = NOW if server == "mirror" else STARTS + timedelta(days=1)
+    rows = database.sql(
+        "SELECT max(observed_at) AS last_at FROM batches WHERE status = 'merged' "
+        "AND observed_at <= $now AND feed IN ('export', 'events', 'event', 'deliveries') "
+        "GROUP BY observed_at::DATE ORDER BY last_at",
+        now=now,
+    ).rows()
+    times = re.findall('data-times="(.*?)"', clients[server].get("/").text)[0].split()
+    assert times == [f"{row['last_at']:%Y-%m-%dT%H:%M:%S}" for row in rows]
+    assert len(times) == (4 if server == "mirror" else 2)

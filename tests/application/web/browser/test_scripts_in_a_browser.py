@@ -34,3 +34,19 @@ def test_coins_are_suggested_while_one_is_typed(page: Page) -> None:
     page.get_by_label("Coins", exact=True).fill("bitcoin, slug:ethereum")
     page.keyboard.press("Tab")
     expect(page.get_by_label("Remove ETH", exact=True)).to_be_visible()
+
+
+def test_slider_fills_the_field_with_the_last_pull_of_a_day(page: Page) -> None:
+    page.goto("/changes?last=1d")
+    page.get_by_text("Time machine").click()
+    slider, field = page.get_by_label("Pull of a day"), page.get_by_label("As known at (UTC)")
+    expect(field).to_have_value("")
+    slider.press("ArrowLeft")
+    expect(field).to_have_value("2026-02-27T19:00:30")
+    expect(slider).to_have_attribute("aria-valuetext", "2026-02-27 19:00:30 UTC")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("status")).to_contain_text("As known at 27 Feb 2026 19:00:30")
+    assert "last=1d" in page.url
+    page.get_by_text("Time machine").click()
+    slider.press("Home")
+    expect(field).to_have_value("2026-02-25T19:00:30")
