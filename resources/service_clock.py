@@ -20,27 +20,11 @@ import msgspec
 
 from warehouse.files.storage import Storage
 
-USEFUL: Final = frozenset(
-    {
-        *("date", "etag", "last-modified", "content-type", "content-length", "content-encoding"),
-        *("content-disposition", "cache-control", "retry-after", "deprecation", "sunset"),
-        *("x-request-id", "server"),
-        *("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"),
-    }
-)
 RETRY_AFTER_CEILING_S: Final = 366 * 86_400.0
 """A longer wait is read as this, so that no arithmetic with times overflows."""
-_EPOCH: Final = range(10**9, 10**10)
-"""Numbers that are read as seconds since 1970: the years 2001 to 2286."""
 _ETAG: Final = re.compile(r'(W/)?"[!#-~]{0,200}"', re.ASCII)
-_ISO_DATE: Final = re.compile(r"[0-9]{4}(-[0-9]{2}-[0-9]{2}|[0-9]{4}T)", re.ASCII)
-_SECONDS: Final = re.compile(r"[0-9]{1,300}(\.[0-9]{0,300})?([eE]\+?[0-9]{1,3})?", re.ASCII)
+_SECONDS: Final = re.compile(r"[0-9]+(\.[0-9]+)?", re.ASCII)
 _SINCE: Final = re.compile(r"\s*@([0-9]{1,11})\s*", re.ASCII)
-
-
-def keep_useful_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers to keep with a body, names in lower case."""
-    return {name.lower(): value for name, value in headers.items() if name.lower() in USEFUL}
 
 
 def read_etag(headers: Mapping[str, str]) -> str | None:
@@ -63,23 +47,16 @@ def read_deprecation(text: str | None) -> datetime | None:
 def retry_after_s(text: str | None, *, now: datetime) -> float | None:
     """Return how long the service requests to wait, in seconds (interface section 7).
 
-    Seconds, HTTP dates, ISO 8601 timestamps, and the time since 1970 in seconds, milli-, micro- or
-    nanoseconds are read, also in quotes. A past time is 0.0; absent or none of these is None, since
-    a header that can't be read must not end a retry. `now` is the service's time.
+    The header has seconds or an HTTP date (RFC 9110). A past time is 0.0; absent or neither is
+    None, since a header that can't be read must not end a retry. `now` is the service's time.
     """
-    text = (text or "").strip().strip('"').strip()
+    text = (text or "").strip()
     if _SECONDS.fullmatch(text):
-        wait_s = number = float(text)
-        for per_second in (1, 10**3, 10**6, 10**9):
-            if _EPOCH.start <= number / per_second < _EPOCH.stop:
-                wait_s = number / per_second - now.timestamp()
-    else:
-        iso = re.sub(" ?(UTC|GMT)", "Z", text.upper()) if _ISO_DATE.match(text) else ""
-        until = _read(datetime.fromisoformat, iso) or read_http_date(text)
-        if until is None:
-            return None
-        wait_s = (until - now).total_seconds()
-    return min(max(0.0, wait_s), RETRY_AFTER_CEILING_S)
+        return min(float(text), RETRY_AFTER_CEILING_S)
+    until = read_http_date(text)
+    if until is None:
+        return None
+    return min(max(0.0, (until - now).total_seconds()), RETRY_AFTER_CEILING_S)
 
 
 def _read(parse: Callable[[str], datetime], text: str) -> datetime | None:

@@ -30,7 +30,8 @@ from warehouse.size_limits import RATIO, RATIO_FROM_BYTES
 COUNT_MAX: Final = 10**12
 """Larger counts are rejected as impossible."""
 _YEARS: Final = range(1900, 2201)
-_EPOCH: Final = range(1_000_000_000, 7_000_000_000)
+EPOCH: Final = range(1_000_000_000, 7_000_000_000)
+"""Numbers that are read as seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +175,7 @@ def read_instant(value: Any) -> datetime | None:
 
     Also None for impossible years: arithmetic with the year 1 or 9999 overflows.
     """
-    if isinstance(value, int) and not isinstance(value, bool) and value in _EPOCH:
+    if isinstance(value, int) and not isinstance(value, bool) and value in EPOCH:
         return datetime.fromtimestamp(value, UTC)
     if not isinstance(value, str):
         return None

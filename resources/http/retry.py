@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 import httpx
@@ -30,14 +30,21 @@ from resources.errors import (
     TruncatedBody,
 )
 from resources.http.network import connection_error, proxy_refused
-from resources.http.response_body import Body, Bounds, looks_like_html, read_count
+from resources.http.response_body import (
+    EPOCH,
+    Body,
+    Bounds,
+    looks_like_html,
+    read_count,
+    read_instant,
+)
 from resources.limits.decision import read_deferral
 from resources.limits.ledger import QuotaHeaders
 from resources.limits.limiter import RATE_LIMITED_WAIT_S, Limiter, Permit
 from resources.redaction import Redactor
 from resources.request_log import Observer, SentRequest
 from resources.response import Answer, ResponseHead
-from resources.service_clock import ServiceClock, keep_useful_headers, read_http_date, retry_after_s
+from resources.service_clock import ServiceClock, read_http_date, retry_after_s
 from resources.waits import RetryPolicy, Timing, with_retries
 
 T = TypeVar("T")
@@ -53,8 +60,6 @@ _ID_CHARS: Final = 100
 _HTTP_ERRORS: Final = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL)
 _TIMEOUT_MESSAGE: Final = re.compile(r"\bran longer than\b")
 _LONGEST_PERIOD_S: Final = 366 * 86_400
-_EPOCH_FROM: Final = 1_000_000_000
-"""A larger number is read as seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,12 +200,11 @@ class Caller:
             yield response
 
     def _open(self, response: httpx.Response, number: int) -> ResponseHead:
-        headers = {name: self.redact(text) for name, text in response.headers.items()}
         received_at = self.timing.clock()
         answer_date = self.service_clock.record_response_date(response.headers.get_list("date"))
         return ResponseHead(
             status=response.status_code,
-            headers=keep_useful_headers(headers),
+            headers={name: self.redact(text) for name, text in response.headers.items()},
             date=answer_date.instant,
             date_doubt=answer_date.doubt,
             received_at=received_at,
@@ -217,7 +221,7 @@ class Caller:
             # What a person reports to the service.
             text += f", request {sent.request_id}"
         if status == 429 or status in _TRANSIENT:
-            return self._transient(answer, body, text, seconds)
+            return self._transient(answer, body, text, sent.quota, seconds)
         if status == 407:
             # Without the message, in which some proxies repeat the login.
             return proxy_refused(str(call), "status 407")
@@ -233,17 +237,21 @@ class Caller:
         return RequestRejected(f"{text}{elsewhere}")
 
     def _transient(
-        self, answer: Answer, body: "ErrorFields", text: str, seconds: float
+        self,
+        answer: Answer,
+        body: "ErrorFields",
+        text: str,
+        heard: QuotaHeaders | None,
+        seconds: float,
     ) -> RetryLater | Defer:
         wait_s = retry_after_s(answer.headers.get("retry-after"), now=answer.date)
+        heard_s = None if heard is None else heard.resets_in_s
         reason = read_deferral(
             answer.status,
-            body.code,
-            body.message,
+            f"{body.code} {body.message}",
             text,
             wait_s=wait_s,
-            heard=read_quota_headers(answer.headers),
-            month_left_s=self.limiter.resets_in_s(),
+            month_left_s=heard_s or self.limiter.resets_in_s(),
             now=answer.date,
         )
         if reason is not None:
@@ -271,13 +279,10 @@ class Caller:
         if not isinstance(failure, Defer):
             return
         wait_s = (failure.resume_at - answer.date).total_seconds()
-        code = failure.reason.code
-        if code == "quota":
+        if failure.reason.code == "quota":
             limiter.on_quota_exhausted(wait_s if failure.reason.is_stated else None, charged)
         else:
-            # At the end of a day the month is not over: nothing is sent until then.
-            is_for_all = code == "daily_quota" or answer.status != 429
-            limiter.on_rate_limited(wait_s, for_export=call.for_export and not is_for_all)
+            limiter.on_rate_limited(wait_s, for_export=call.for_export and answer.status == 429)
 
 
 def _error_body(body: Body) -> bytes:
@@ -321,37 +326,22 @@ def read_error_body(answer: Answer) -> ErrorFields:
 def read_quota_headers(headers: Mapping[str, str]) -> QuotaHeaders | None:
     """Return what `X-RateLimit-*` say of the month (decisions, rate headers); None if nothing.
 
-    The reset is a timestamp, seconds since 1970, or seconds from the response. A reset in the past,
-    or more than a year ahead, is not plausible and is ignored. An unreadable reset counts as not
-    stated.
+    The reset is a timestamp, seconds since 1970, or seconds from the response. With a reset in the
+    past, or more than a year ahead, they say nothing. An unreadable reset counts as not stated.
     """
     limit, remaining = (read_count(headers.get(f"x-ratelimit-{n}")) for n in ("limit", "remaining"))
-    date = read_http_date(headers.get("date"))
-    reset_at, resets_in_s = _reset(headers.get("x-ratelimit-reset", ""), date)
-    is_doubted = resets_in_s is not None and not 0 < resets_in_s <= _LONGEST_PERIOD_S
-    if is_doubted:
-        reset_at = resets_in_s = None
     if limit is not None and remaining is not None and remaining > limit:
         limit = remaining = None
-    if limit is None and remaining is None and reset_at is None and resets_in_s is None:
+    text, date = headers.get("x-ratelimit-reset", "").strip(), read_http_date(headers.get("date"))
+    number = read_count(text)
+    reset_at = read_instant(text if number is None else number)
+    if reset_at is None and number is not None and number < EPOCH.start and date is not None:
+        reset_at = date + timedelta(seconds=number)
+    resets_in_s = None
+    if reset_at is not None and date is not None:
+        resets_in_s = (reset_at - date).total_seconds()
+    if resets_in_s is not None and not 0 < resets_in_s <= _LONGEST_PERIOD_S:
         return None
-    return QuotaHeaders(limit, remaining, reset_at, resets_in_s, is_doubted)
-
-
-def _reset(text: str, date: datetime | None) -> tuple[datetime | None, float | None]:
-    """Return the stated end of the month, as a time and in seconds from now; None means unknown."""
-    seconds = read_count(text)
-    try:
-        if seconds is not None and seconds < _EPOCH_FROM:
-            reset_at = None if date is None else date + timedelta(seconds=seconds)
-            return reset_at, float(seconds)
-        if seconds is not None:
-            reset_at = datetime.fromtimestamp(seconds, UTC)
-        else:
-            reset_at = datetime.fromisoformat(text.strip())
-        if reset_at.tzinfo is None:
-            return None, None
-        left_s = None if date is None else (reset_at - date).total_seconds()
-        return reset_at.astimezone(UTC), left_s
-    except (ValueError, OverflowError, OSError):
-        return None, None
+    if limit is None and remaining is None and reset_at is None:
+        return None
+    return QuotaHeaders(limit, remaining, reset_at, resets_in_s)

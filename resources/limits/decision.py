@@ -11,9 +11,8 @@ import sys
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from catalog.contract.plans import day_start
 from resources.errors import CatalogError, Defer, Reason
-from resources.limits.ledger import SECOND_NS, Allowance, Pace, QuotaHeaders, next_reset
+from resources.limits.ledger import SECOND_NS, Allowance, Pace, next_reset
 
 REASONS: Final[dict[str, tuple[str, str]]] = {
     "rate": ("The key's rate allows no earlier request.", "waits for the next token"),
@@ -21,7 +20,6 @@ REASONS: Final[dict[str, tuple[str, str]]] = {
     "interval": ("Another export was sent less than `ALMANAC_EXPORT_INTERVAL_S` ago.", "waits"),
     "asked_to_wait": ("The service asked for a longer wait.", "deferred as long, at most a day"),
     "quota": ("The month's quota is used up.", "deferred to its reset"),
-    "daily_quota": ("The service says that a daily quota is used up.", "deferred to midnight UTC"),
     "share": ("This machine has sent `ALMANAC_MONTHLY_QUOTA` requests.", "deferred to the reset"),
     "reserve": ("The rest of the quota is for daily pulls.", "deferred to the reset"),
     "failing": ("An export failed on each attempt.", "deferred for three hours"),
@@ -34,21 +32,10 @@ LONGEST_HOLD_S: Final = 86_400.0
 FAILED_EXPORT_AGAIN_AFTER: Final = timedelta(hours=3)
 """The wait after a failed export. Then the whole daily pull is repeated, which costs requests
 again."""
-_DAILY: Final = re.compile(
-    r"\b(daily|per day|24[ -]?h(ours)?)\b.*\b(quota|limit|requests?|calls?|allowance)\b"
-    r"|\b(quota|limit|requests?|calls?|allowance)\b.*\b(daily|(per|for the|a) day|today)\b"
-    r"|daily[_-]?(request[_-]?)?(quota|limit)|(quota|limit)[a-z]*[_-]daily",
-    re.I | re.S,
-)
-"""A code or message that means that the quota of the day is used up."""
-_QUOTA: Final = re.compile(r"quota", re.I)
-_RATE: Final = re.compile(r"rate|burst|per[ _-]?(second|minute|hour)", re.I)
-_MONTH_MESSAGE: Final = re.compile(r"(?<!rate )(?<!burst )limit exceeded", re.I)
-"""The message of a response that means that the quota of the month is used up. A gateway's "API
-rate limit exceeded" does not mean that."""
+_MONTH: Final = re.compile(r"quota|limit exceeded", re.I)
+"""A code or message that means that the quota of the month is used up, unless it is `_SHORTER`."""
+_SHORTER: Final = re.compile(r"rate|burst|day|daily|per[ _-]?(second|minute|hour)", re.I)
 _LONGEST_MONTH_S: Final = 31 * 86_400.0
-_LEAST_DAY_WAIT_S: Final = 60.0
-_LONGEST_DAY_S: Final = 25 * 3_600.0
 
 
 def check_quota(state: Allowance, machine_quota: int | None, reserved: int) -> Reason | None:
@@ -96,39 +83,28 @@ def find_wait(
 
 def read_deferral(
     status: int,
-    code: str,
-    message: str,
+    said: str,
     text: str,
     *,
     wait_s: float | None,
-    heard: QuotaHeaders | None,
     month_left_s: float | None,
     now: datetime,
 ) -> Reason | None:
     """Return why a refused call is deferred; None if it is repeated soon.
 
-    The reset of a month: from Retry-After (`wait_s`), else from the headers (`heard`), else as last
-    known, else the first of the next month, 00:00 UTC. The reset of a day: from Retry-After, else
-    from the headers, else the next midnight UTC. `text` is the answer.
+    `said` is the code and message of the answer `text`. The month resets after Retry-After
+    (`wait_s`), else after `month_left_s`, else on the first of the next month, 00:00 UTC.
     """
-    heard_s = None if heard is None else heard.resets_in_s
-    says_quota = _QUOTA.search(f"{code} {message}") and not _RATE.search(f"{code} {message}")
-    if status == 429 and _DAILY.search(f"{code} {message}"):
-        # A shorter wait belongs to the rate: many services state it in every 429.
-        stated = (s for s in (wait_s, heard_s) if s and _LEAST_DAY_WAIT_S <= s <= _LONGEST_DAY_S)
-        left_s, until = next(stated, None), day_start(now) + timedelta(days=1)
-        quota = "daily_quota"
-    elif status == 429 and (says_quota or _MONTH_MESSAGE.search(message)):
-        left_s, until, quota = wait_s or heard_s or month_left_s, next_reset(now), "quota"
-    elif wait_s is None or wait_s <= LONGEST_WAIT_S:
+    if status == 429 and _MONTH.search(said) and not _SHORTER.search(said):
+        left_s, until = wait_s or month_left_s, next_reset(now)
+        if left_s:
+            until = now + timedelta(seconds=min(left_s, _LONGEST_MONTH_S))
+        why = f"{text}: the monthly quota is used up"
+        return Reason("quota", why, until, is_stated=bool(left_s))
+    if wait_s is None or wait_s <= LONGEST_WAIT_S:
         return None
-    else:
-        until = now + timedelta(seconds=min(wait_s, LONGEST_HOLD_S))
-        return Reason("asked_to_wait", f"{text}, and requested a wait", until)
-    if left_s:
-        until = now + timedelta(seconds=min(left_s, _LONGEST_MONTH_S))
-    what = "daily" if quota == "daily_quota" else "monthly"
-    return Reason(quota, f"{text}: the {what} quota is used up", until, is_stated=bool(left_s))
+    until = now + timedelta(seconds=min(wait_s, LONGEST_HOLD_S))
+    return Reason("asked_to_wait", f"{text}, and requested a wait", until)
 
 
 def defer_failed_export(error: CatalogError, now: datetime) -> Defer:

@@ -67,14 +67,12 @@ class QuotaHeaders:
     """The monthly quota in the headers of a response; None means not stated.
 
     `reset_at` is by the service's clock, `resets_in_s` counts from the response.
-    `is_reset_doubted`: the stated reset can't be the end of a month: it is past or too far ahead.
     """
 
     allowed: int | None = None
     remaining: int | None = None
     reset_at: datetime | None = None
     resets_in_s: float | None = None
-    is_reset_doubted: bool = False
 
 
 @dataclass(slots=True)

@@ -149,7 +149,7 @@ class Limiter:
                 is_known = abs(resets_at - state.resets_at) <= _SAME_RESET_S
                 if not is_known and heard.resets_in_s <= _WINDOW_S:
                     return
-            elif heard.is_reset_doubted or heard.allowed != state.allowed:
+            elif heard.allowed != state.allowed:
                 return
             allowed = state.allowed if heard.allowed is None else heard.allowed
             count = None

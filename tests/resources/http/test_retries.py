@@ -26,29 +26,14 @@ def refusal(status: int, retry_after: str | None = None, **fields: object) -> ht
     return httpx.Response(status, json=fields, headers={**DATE, **wait})
 
 
-SOON = NOW + timedelta(seconds=30)
 READ: dict[str | None, float] = {
-    **{"0": 0, " 7 ": 7, "7\x1f": 7, "3600": 3600, "1.5": 1.5, "1e2": 100, '"30"': 30},
-    **dict.fromkeys(
-        (
-            *("Mon, 02 Mar 2026 12:00:30 GMT", "Mon, 02 Mar 2026 12:00:30 -0000"),
-            *("Mon Mar 02 12:00:30 2026", "2026-03-02T12:00:30Z", "2026-03-02t12:00:30z"),
-            *("2026-03-02T13:00:30+01:00", '"2026-03-02T12:00:30Z"', "2026-03-02 12:00:30 UTC"),
-            *("2026-03-02 12:00:30 GMT", "20260302T120030Z"),
-            *(f"{SOON.timestamp() * unit:.0f}" for unit in (1, 1e3, 1e6, 1e9)),
-            *(f"{SOON.timestamp():.3f}", f"{SOON.timestamp():.9e}"),
-        ),
-        30,
-    ),
-    **dict.fromkeys(("2026-03-01", "1000000001", "1e9", "Thu, 01 Jan 1970 00:00:00 GMT"), 0),
-    **dict.fromkeys(
-        ("5e8", "1e999", "9" * 300, "Fri, 31 Dec 9999 23:59:59 GMT"), RETRY_AFTER_CEILING_S
-    ),
+    **{"0": 0, " 7 ": 7, "3600": 3600, "1.5": 1.5, "Mon, 02 Mar 2026 12:00:30 GMT": 30},
+    **{"Mon Mar 02 12:00:30 2026": 30, "Thu, 01 Jan 1970 00:00:00 GMT": 0},
+    **dict.fromkeys(("9" * 400, "Fri, 31 Dec 9999 23:59:59 GMT"), RETRY_AFTER_CEILING_S),
 }
 UNREADABLE = (
-    *(None, "", "soon", "-5", "-1e9", "nan", "inf", "infinity", "-inf", "0x10", "1_000", "5, 7"),
-    *("7;", "9" * 400, "9" * 20_000, "Mon, 99 Foo 2026", "Tue, 10 Mar 2026 25:61:61 GMT", "\xb2"),
-    *("\xff\xfe", "Fri, 31 Dec 99999 23:59:59 GMT"),
+    *(None, "", "soon", "-5", "nan", "inf", "1_000", "5, 7", "Mon, 99 Foo 2026", "\xb2"),
+    *("Tue, 10 Mar 2026 25:61:61 GMT", "Fri, 31 Dec 99999 23:59:59 GMT"),
 )
 
 

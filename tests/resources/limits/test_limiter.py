@@ -14,6 +14,7 @@ from catalog.sandbox.sandbox import Sandbox
 from catalog.server.middleware import TokenBucket
 from resources.errors import Defer, QuotaUnknown
 from resources.http.client import CatalogClient
+from resources.http.retry import read_quota_headers
 from resources.limits.decision import LONGEST_HOLD_S
 from resources.limits.ledger import UNLIMITED, Pace, QuotaHeaders, ReportedLimits, next_reset
 from resources.limits.limiter import JITTER_S, Limiter, Permit, usable_burst
@@ -283,12 +284,26 @@ def test_a_smaller_count_is_not_adopted_while_other_requests_are_on_their_way(
     assert limiter.ledger.peek().used == 4
 
 
-def test_a_limit_that_resets_within_the_hour_or_in_the_past_is_not_of_the_month(
-    limiter: Limiter,
-) -> None:
+def test_a_limit_that_resets_within_the_hour_is_not_of_the_month(limiter: Limiter) -> None:
     limiter.on_answer(limiter.acquire(), QuotaHeaders(25, 24, None, 1.0))
-    limiter.on_answer(limiter.acquire(), QuotaHeaders(1_000, 0, is_reset_doubted=True))
-    assert (limiter.left(), limiter.ledger.peek().allowed) == (998, 1_000)
+    assert (limiter.left(), limiter.ledger.peek().allowed) == (999, 1_000)
+
+
+@pytest.mark.parametrize(
+    ("reset", "resets_in_s"),
+    [("90000", 90_000), ("1772539200", DAY_S), ("2026-03-03T12:00:00Z", DAY_S), ("soon", None)],
+)
+def test_the_reset_is_a_timestamp_or_seconds(reset: str, resets_in_s: float | None) -> None:
+    stated = {"date": "Mon, 02 Mar 2026 12:00:00 GMT", "x-ratelimit-remaining": "7"}
+    heard = read_quota_headers({**stated, "x-ratelimit-reset": reset})
+    assert heard is not None
+    assert (heard.remaining, heard.resets_in_s) == (7, resets_in_s)
+
+
+@pytest.mark.parametrize("reset", ["0", "2026-03-01T12:00:00Z", "2031-01-01T00:00:00Z"])
+def test_headers_with_a_reset_in_the_past_or_years_ahead_say_nothing(reset: str) -> None:
+    stated = {"date": "Mon, 02 Mar 2026 12:00:00 GMT", "x-ratelimit-remaining": "7"}
+    assert read_quota_headers({**stated, "x-ratelimit-reset": reset}) is None
 
 
 def test_a_quota_stated_by_a_header_is_adopted(limiter: Limiter) -> None:
@@ -347,7 +362,6 @@ def test_a_late_answer_of_the_month_before_uses_up_nothing_of_the_new_one(
     limiter.acquire(for_usage=True)
     limiter.on_usage(ReportedLimits(1_000, 1, RESET + timedelta(days=30)))
     limiter.on_answer(late, QuotaHeaders(1_000, 0))
-    limiter.on_answer(late, QuotaHeaders(1_000, 0, is_reset_doubted=True))
     limiter.on_quota_exhausted(5.0, late)
     assert limiter.left() == 999
 
