@@ -162,6 +162,17 @@ def resolve_slugs(
     return slugs
 
 
+def keep_ranked(
+    reader: Reader, slugs: Sequence[str] | None, max_rank: int | None, at: datetime
+) -> Sequence[str] | None:
+    """Return those of some slugs, None for all, whose rank was from 1 to `max_rank` at a time; the
+    slugs as they are if that is None."""
+    if max_rank is None:
+        return slugs
+    rows = reader.rows(_SQL["ranked_at"], {"max_rank": max_rank, "at": at})
+    return [row["coin"] for row in rows if slugs is None or row["coin"] in slugs]
+
+
 def _rank_coins(
     reader: Reader, several: Mapping[str, Sequence[Coin]], at: datetime
 ) -> dict[str, list[Coin]]:

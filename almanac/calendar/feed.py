@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, get_args
 
-from almanac.coins import resolve_slugs
+from almanac.coins import keep_ranked, resolve_slugs
 from almanac.core.errors import InvalidArgument, UnknownName, WarehouseError
 from almanac.core.statements import Statements
 from almanac.core.text import format_number, make_web_address, plain_line, plain_with_joiners
@@ -52,6 +52,7 @@ class FeedQuery:
 
     Attributes:
         coins, categories, min_impact: as in `Database.events`.
+        max_rank: the worst rank of a coin, as it was known at `as_of`; None is any.
         q: a part of the title, in any case.
         estimated: `include` shows a period or deadline on its last day, `drop` leaves it out,
             `only` shows no other. None is `include` with `event_ids`, else `drop`.
@@ -68,6 +69,7 @@ class FeedQuery:
     coins: Coins | None = None
     categories: Names | None = None
     min_impact: MinImpact | None = None
+    max_rank: int | None = None
     q: str | None = None
     estimated: Estimated | None = None
     cancelled: Cancelled = "show"
@@ -110,6 +112,7 @@ def write_feed(database: Database, query: FeedQuery) -> Feed:
         limited = {**values, "limit": query.limit}
         rows = reader.rows(f"WITH known AS ({known}\n) {shown}", limited)
         slugs: list[str] = values["coins"] or []
+        coins = () if query.coins is None else slugs
         named = {slug for row in rows for slug in row["coins"] or ()}.union(slugs)
         found = reader.rows(_SQL["calendar_coins"], {"slugs": sorted(named)})
         if not rows:
@@ -125,7 +128,7 @@ def write_feed(database: Database, query: FeedQuery) -> Feed:
             (names.get(slug) or slug) + (f" ({tickers[slug]})" if slug in tickers else "")
             for slug in row["coins"]
         )
-    name = _name(query, values, _list_tickers(slugs, tickers))
+    name = _name(query, values, _list_tickers(coins, tickers))
     head = _head(name, values["estimated"], query.limit, len(rows), total)
     lines = [*head, *_events(rows), b"END:VCALENDAR"]
     notes = getattr(values["coins"], "notes", ())
@@ -158,12 +161,13 @@ def _read_values(reader: Reader, query: FeedQuery) -> dict[str, Any]:
     for name, bound in (("from", query.starts), ("to", query.ends)):
         if bound is not None:
             read_timestamp(bound, name, reader.tz, now=at)
+    coins = resolve_slugs(reader, query.coins, at, query.ambiguous)
     starts = query.starts
     if starts is None and query.event_ids is None:
         starts = default_start(at)
     return {
         "at": at,
-        "coins": resolve_slugs(reader, query.coins, at, query.ambiguous),
+        "coins": keep_ranked(reader, coins, query.max_rank, at),
         "categories": resolve_categories(reader, query.categories),
         "words": query.q.strip().lower() or None if query.q else None,
         "event_ids": None if query.event_ids is None else list(query.event_ids),
@@ -204,6 +208,7 @@ def _name(query: FeedQuery, values: Mapping[str, Any], tickers: str) -> str:
         tickers,
         given if isinstance(given, str) else ", ".join(map(str, given or ())),
         "" if least is None else f"impact {format_number(least)}+",
+        "" if query.max_rank is None else f"rank 1 to {query.max_rank}",
         f"“{query.q.strip()}”" if values["words"] and query.q else "",
         "" if query.as_of is None else f"as of {query.as_of}",
     )

@@ -54,6 +54,11 @@ SELECT coin, rank
 FROM _almanac.coins_at($at::TIMESTAMPTZ)
 WHERE list_contains($coins::VARCHAR[], coin)
 
+-- name: ranked_at
+-- Grain: one row per coin with a rank from 1 to $max_rank in the last complete pull by $at.
+-- Parameters: $max_rank, $at. Run twice: the same rows.
+SELECT coin FROM _almanac.coins_at($at::TIMESTAMPTZ) WHERE rank <= $max_rank
+
 -- name: largest_over_time
 -- Grain: one row per pull of coins: when it was, in microseconds since 1970, and the coin of $coins,
 -- slugs, with the best rank then; NULL if none had one.

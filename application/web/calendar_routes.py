@@ -33,7 +33,7 @@ from almanac.core.errors import (
 )
 from almanac.database import Database
 from almanac.events import find_pulls, read_known_at
-from application.web.filters import FILTERS, make_bar, read_filters, split_list
+from application.web.filters import FILTERS, make_bar, read_count, read_filters, split_list
 from application.web.mirror.mirror import SiteContext
 from application.web.pages import Pages, SiteRequest, render
 from catalog.server.accounts import Grant
@@ -184,14 +184,13 @@ def read_query(parameters: QueryParams) -> FeedQuery:
             raise InvalidArgument(f"{name} is given more than once; give it once")
         if text.strip():
             given[name] = text.strip()
-    limit, events = given.get("limit", str(LIMIT)), split_list(given.get("event"))
-    if not (limit.isascii() and limit.isdigit() and len(limit) < 10):
-        raise InvalidArgument(f"limit={limit!r}; expected a whole number")
+    rank, events = given.get("max_rank"), split_list(given.get("event"))
     return FeedQuery(
         coins=split_list(given.get("coins")),
         ambiguous=given.get("ambiguous"),  # type: ignore[arg-type]  # checked by write_feed
         categories=split_list(given.get("categories")),
         min_impact=given.get("min_impact"),
+        max_rank=None if rank is None else read_count(rank, "max_rank"),
         q=given.get("q"),
         estimated=given.get("estimated"),  # type: ignore[arg-type]  # checked by write_feed
         cancelled=given.get("cancelled", "show"),  # type: ignore[arg-type]
@@ -199,5 +198,5 @@ def read_query(parameters: QueryParams) -> FeedQuery:
         starts=given.get("from"),
         ends=given.get("to"),
         as_of=given.get("as_of"),
-        limit=int(limit),
+        limit=read_count(given.get("limit"), "limit", LIMIT),
     )

@@ -72,7 +72,8 @@ def show_changes(request: SiteRequest, places: tuple[int, int] | None = None) ->
     last, since, until = _read_period(request)
     kinds = read_choices(split_list(request.text("kinds")), "kinds", IN_ORDER)
     is_feed = request.path.endswith(FEED_PATH)
-    form, page = "atom" if is_feed else request.text("format"), read_count(request, "page")
+    form = "atom" if is_feed else request.text("format")
+    page = read_count(request.text("page"), "page")
     filters = read_filters(request, keeps_rest=not is_feed)
     prepare_changes(request)
     rows_of = request.reader.rows

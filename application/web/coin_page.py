@@ -53,10 +53,10 @@ _LANE_EVENTS: Final = 60
 def show_coins(request: SiteRequest) -> str | Response:
     """Return the page of the coins known at the time; `q` searches, `coins` are
     starred, and `limit` is the most rows of a file."""
-    page, filters = read_count(request, "page"), read_filters(request)
+    page, filters = read_count(request.text("page"), "page"), read_filters(request)
     form, size = request.text("format"), _ON_A_PAGE
     if form is not None:
-        page, size = 1, min(read_count(request, "limit", FILE_ROWS), FILE_ROWS)
+        page, size = 1, min(read_count(request.text("limit"), "limit", FILE_ROWS), FILE_ROWS)
     sort = read_choice(request, "sort", _SORTS, "rank")
     values = {"at": request.moment, "words": filters.words, "sort": sort, "limit": size}
     coins = read_events(request, _SQL["coin_list"], {**values, "first": (page - 1) * size})

@@ -1,16 +1,17 @@
 """The filters that lists of events and of changes share.
 
-`coins`, `categories`, `min_impact` and `q` mean the same on each page, in its CSV and JSON, and in
-the calendar. Lists are separated by commas.
+`coins`, `categories`, `min_impact`, `max_rank` and `q` mean the same on each page, in its CSV and
+JSON, and in the calendar. Lists are separated by commas.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, Final, TypeVar
 
-from almanac.coins import Coin, resolve_slugs
+from almanac.coins import Coin, keep_ranked, resolve_slugs
 from almanac.core.errors import InvalidArgument
 from almanac.core.statements import Statements
 from almanac.core.text import cut_line
@@ -19,7 +20,7 @@ from almanac.events import BANDS, make_impact_values, read_min_impact
 from application.web.pages import PageProblem, SiteRequest, coin_problems
 
 _SQL = Statements("application.web")
-FILTERS: Final = ("coins", "ambiguous", "categories", "min_impact", "q")
+FILTERS: Final = ("coins", "ambiguous", "categories", "min_impact", "max_rank", "q")
 """The parameters that `read_filters` reads."""
 _TABLES: Final = {
     "page_events": "latest",
@@ -33,6 +34,7 @@ _NOT_CHIPS: Final = (
     *("coins", "categories", "as_of", "view", "sort", "page", "format"),
     *("kinds", "last"),
 )
+_RANKS: Final = (100, 500)
 _DRAWN_MAX: Final = 300
 Drawn = TypeVar("Drawn")
 NEWS: Final = timedelta(days=7)
@@ -41,12 +43,15 @@ NEWS: Final = timedelta(days=7)
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """The filters of a list: slugs, categories in their stored spelling, a score, and words of a
-    title in small letters; None for a filter that is not given."""
+    """The filters of a list: slugs, categories in their stored spelling, a score, a rank, and words
+    of a title in small letters; None for a filter that is not given."""
 
     coins: list[str] | None = None
+    selected: Sequence[str] | None = field(default=None, repr=False)
+    """The slugs of `coins`, or of all coins, that had the rank at the time of the request."""
     categories: list[str] | None = None
     min_impact: float | None = None
+    max_rank: int | None = None
     words: str | None = None
     problems: tuple[PageProblem, ...] = ()
     """The coins that were not understood, each with its choices."""
@@ -56,7 +61,7 @@ class Filters:
         """The parameters of a statement: $coins, $categories, $words, $min_impact and $bands."""
         categories = None if self.categories is None else [c.lower() for c in self.categories]
         return {
-            "coins": self.coins,
+            "coins": self.coins if self.max_rank is None else self.selected,
             "categories": categories,
             "words": self.words,
             **make_impact_values(self.min_impact),
@@ -71,10 +76,14 @@ def read_filters(request: SiteRequest, *, keeps_rest: bool = False) -> Filters:
         PageProblem: a coin or a category is unknown, or a coin is ambiguous; it has choices.
         InvalidArgument: `min_impact` can't be read.
     """
-    words = request.text("q")
+    words, max_rank = request.text("q"), request.text("max_rank")
+    rank = None if max_rank is None else read_count(max_rank, "max_rank")
     coins, problems = _read_coins(request, keeps_rest=keeps_rest and not request.text("format"))
+    ranked = partial(keep_ranked, request.reader, coins, rank, request.moment)
     return Filters(
         coins=coins,
+        selected=keep_drawn(request, ("ranked", repr(coins), rank), ranked) if rank else None,
+        max_rank=rank,
         problems=problems,
         categories=_read_categories(request),
         min_impact=read_min_impact(request.text("min_impact")),
@@ -181,6 +190,8 @@ def describe_filters(request: SiteRequest, filters: Filters) -> str:
     found += filters.categories or ()
     if filters.min_impact is not None:
         found.append(f"impact from {filters.min_impact:g}")
+    if filters.max_rank is not None:
+        found.append(f"rank 1 to {filters.max_rank}")
     if filters.words is not None:
         found.append(f"“{filters.words}”")
     return cut_line(", ".join(found), 80)
@@ -201,7 +212,8 @@ def make_bar(request: SiteRequest, filters: Filters) -> dict[str, Any]:
             chips.append((text, request.again(**{parameter: rest or None})))
     for name in request.query:
         if name not in _NOT_CHIPS and request.text(name):
-            text = f"{name.removeprefix('min_')}: {cut_line(request.query[name], 40)}"
+            label = {"min_impact": "impact:", "max_rank": "rank 1 to"}.get(name, f"{name}:")
+            text = f"{label} {cut_line(request.query[name], 40)}"
             chips.append((text, request.again(**{name: None})))
     impacts = {f"{low:g}": f"{name}, from {low:g}" for low, name in BANDS if low}
     if least is not None:
@@ -215,6 +227,8 @@ def make_bar(request: SiteRequest, filters: Filters) -> dict[str, Any]:
         ],
         "impacts": impacts,
         "least": "" if least is None else f"{least:g}",
+        "ranks": {n: f"1 to {n}" for n in sorted({*_RANKS, filters.max_rank or _RANKS[0]})},
+        "max_rank": filters.max_rank,
     }
 
 
@@ -226,13 +240,13 @@ def read_choice(request: SiteRequest, name: str, choices: Mapping[str, str], def
     return given
 
 
-def read_count(request: SiteRequest, name: str, default: int = 1) -> int:
+def read_count(given: str | None, name: str, default: int = 1) -> int:
     """Return a parameter that is a whole number from 1, such as the number of a page.
 
     Raises:
         InvalidArgument: it is not such a number.
     """
-    given = request.text(name) or str(default)
+    given = given or str(default)
     if not (given.isascii() and given.isdigit() and len(given) < 7 and int(given) >= 1):
         raise InvalidArgument(f"{name}={cut_line(given, 40)!r}; expected a number from 1 on")
     return int(given)

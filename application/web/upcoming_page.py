@@ -89,8 +89,8 @@ def show_upcoming(request: SiteRequest) -> str | Response:
 def _show_list(request: SiteRequest, filters: Filters) -> str | Response:
     (starts, ends), today = _read_days(request), midnight(request.moment)
     estimated = read_choice(request, "estimated", _ESTIMATED, "include")
-    sort, page = read_choice(request, "sort", _SORTS, "time"), read_count(request, "page")
-    form = request.text("format")
+    sort = read_choice(request, "sort", _SORTS, "time")
+    page, form = read_count(request.text("page"), "page"), request.text("format")
     size = FILE_ROWS if form else request.report.rows if request.report else ON_A_PAGE
     places, none = ((page - 1) * size + 1, page * size), (1, 0)
     exact = none if estimated == "only" else places

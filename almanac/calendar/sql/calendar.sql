@@ -25,7 +25,7 @@ WHERE known_from <= $at::TIMESTAMPTZ
     AND (known_to > $at::TIMESTAMPTZ OR known_to IS NULL)
     AND date_precision IS NOT NULL
     AND ($event_ids::VARCHAR[] IS NULL OR list_contains($event_ids::VARCHAR[], event_id))
-    AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
+    AND {shared_has_coin}
     AND ($words::VARCHAR IS NULL OR contains(lower(title), $words::VARCHAR))
     AND {shared_has_category}
     AND {shared_in_window}

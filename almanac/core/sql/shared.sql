@@ -1,5 +1,13 @@
 -- Parts of statements of any package, which name them in braces.
 
+-- name: shared_has_coin
+-- Whether a row has one of $coins, slugs. NULL selects every row. Of hundreds of slugs this is ten times
+-- as fast as list_has_any.
+(
+    $coins::VARCHAR[] IS NULL
+    OR len(list_filter(coins, lambda coin: list_contains($coins::VARCHAR[], coin))) > 0
+)
+
 -- name: shared_has_category
 -- Whether a row has one of $categories, names in small letters. NULL selects every row.
 (

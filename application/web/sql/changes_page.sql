@@ -37,10 +37,7 @@ SELECT
     ) AS rows
 FROM page_changes
 WHERE {shared_in_period}
-    AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
-    AND ($words::VARCHAR IS NULL OR contains(lower(title), $words::VARCHAR))
-    AND {shared_has_category}
-    AND {shared_has_impact}
+    AND {has_filters}
 GROUP BY kind
 
 -- name: feed_place
@@ -60,10 +57,7 @@ SELECT
 SELECT * EXCLUDE (published_seq, follows)
 FROM page_changes
 WHERE {shared_in_period}
-    AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
-    AND ($words::VARCHAR IS NULL OR contains(lower(title), $words::VARCHAR))
-    AND {shared_has_category}
-    AND {shared_has_impact}
+    AND {has_filters}
     AND kind IN (SELECT unnest($kinds::VARCHAR[]))
     AND (follows IS NULL OR $is_apart::BOOLEAN OR NOT list_contains($kinds::VARCHAR[], follows))
 ORDER BY

@@ -11,10 +11,7 @@ WHERE gone IS NULL
     AND may_begin < $ends::TIMESTAMPTZ
     AND ($ids::VARCHAR[] IS NULL OR event_id IN (SELECT unnest($ids::VARCHAR[])))
     AND ($is_exact::BOOLEAN IS NULL OR is_exact = $is_exact::BOOLEAN)
-    AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
-    AND {shared_has_category}
-    AND ($words::VARCHAR IS NULL OR contains(lower(title), $words::VARCHAR))
-    AND {shared_has_impact}
+    AND {has_filters}
 ORDER BY latest, event_id
 LIMIT $limit
 

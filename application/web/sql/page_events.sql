@@ -1,5 +1,13 @@
 -- The events that all pages read, as known at a time.
 
+-- name: has_filters
+-- Whether a row matches the filters of a page: $coins, $categories (small letters), lists or NULL; $words,
+-- a part of the title in small letters, or NULL; $min_impact, $bands.
+{shared_has_coin}
+AND {shared_has_category}
+AND ($words::VARCHAR IS NULL OR contains(lower(title), $words::VARCHAR))
+AND {shared_has_impact}
+
 -- name: page_events
 -- Grain: one row per event known at $known_at, with its news since $news_since: when it was first
 -- seen, moved, or left the calendar; and one more row, with `is_former`, per event that moved since,

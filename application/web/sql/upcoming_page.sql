@@ -44,10 +44,7 @@ WHERE may_begin < $ends::TIMESTAMPTZ
         )
         ELSE gone IS NULL OR left_at > $since::TIMESTAMPTZ OR latest <= $at::TIMESTAMPTZ
     END
-    AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
-    AND {shared_has_category}
-    AND ($words::VARCHAR IS NULL OR contains(lower(title), $words::VARCHAR))
-    AND {shared_has_impact}
+    AND {has_filters}
 QUALIFY place BETWEEN if(is_exact, $exact_from, $open_from) AND if(is_exact, $exact_to, $open_to)
 ORDER BY is_exact DESC, place
 
@@ -72,10 +69,7 @@ WHERE is_exact
     AND NOT is_former
     AND impact_step >= 3
     AND latest > $starts::TIMESTAMPTZ
-    AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
-    AND {shared_has_category}
-    AND ($words::VARCHAR IS NULL OR contains(lower(title), $words::VARCHAR))
-    AND {shared_has_impact}
+    AND {has_filters}
 
 -- name: list_days
 -- Grain: one row per UTC day from $starts until $ends on which events with an exact date begin, with
@@ -108,10 +102,7 @@ WHERE gone IS NULL
     AND latest > $starts::TIMESTAMPTZ
     AND may_begin < $ends::TIMESTAMPTZ
     AND (NOT is_exact OR earliest >= $starts::TIMESTAMPTZ)
-    AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
-    AND {shared_has_category}
-    AND ($words::VARCHAR IS NULL OR contains(lower(title), $words::VARCHAR))
-    AND {shared_has_impact}
+    AND {has_filters}
 GROUP BY day
 ORDER BY day
 
@@ -127,10 +118,7 @@ WITH found AS (
         AND NOT is_former
         AND latest > $starts::TIMESTAMPTZ
         AND may_begin < $ends::TIMESTAMPTZ
-        AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
-        AND {shared_has_category}
-        AND ($words::VARCHAR IS NULL OR contains(lower(title), $words::VARCHAR))
-        AND {shared_has_impact}
+        AND {has_filters}
 )
 SELECT (earliest AT TIME ZONE 'UTC')::DATE AS day, NULL::DATE AS week, count(*) AS events
 FROM found

@@ -151,8 +151,8 @@ WRONG = {
     "from=tomorrowish": "from='tomorrowish' is not a timestamp",
     "from=2026-03-02&to=2026-03-01": "is not after from",
     "as_of=x": "as_of",
-    "limit=0": "1 to 100,000",
-    "limit=1e9": "expected a whole number",
+    "limit=0": "a number from 1",
+    "max_rank=1e9": "a number from 1",
 }
 
 

@@ -202,7 +202,7 @@ def test_lanes_have_the_events_of_a_coin_with_their_former_dates(
     assert len(re.findall(r'data-ghost="', page)) <= former
 
 
-@pytest.mark.parametrize("least", ["", "&min_impact=9"])
+@pytest.mark.parametrize("least", ["", "&min_impact=9", "&max_rank=500"])
 @pytest.mark.parametrize("at", TIMES)
 def test_head_line_counts_what_its_links_list(
     client: httpx.Client, at: datetime, least: str
