@@ -39,6 +39,58 @@ for (const form of document.querySelectorAll("form[data-auto]")) {
 }
 sessionStorage.removeItem("changed");
 
+// Watchlists: filters that this browser keeps under a name. The address is the list.
+const FILTERS = ["coins", "ambiguous", "categories", "min_impact", "max_rank", "q"];
+const lists = document.querySelector(".lists");
+if (lists) {
+  const saved = JSON.parse(localStorage.getItem("watchlists")) ?? [];
+  const keep = () => localStorage.setItem("watchlists", JSON.stringify(saved));
+  const chosen = new URLSearchParams([...given].filter(([name, value]) => FILTERS.includes(name) && value)).toString();
+  const rest = [...given].filter(([name]) => !FILTERS.includes(name) && name !== "page");
+  const show = () => lists.querySelector("ul").replaceChildren(...saved.map(([name, filters], place) => {
+    const [row, link, remove] = ["li", "a", "button"].map((tag) => document.createElement(tag));
+    link.href = `?${new URLSearchParams([...new URLSearchParams(filters), ...rest])}`;
+    link.textContent = name;
+    if (filters === chosen) link.setAttribute("aria-current", "true");
+    remove.type = "button";
+    remove.textContent = "✕";
+    remove.setAttribute("aria-label", `Delete ${name}`);
+    remove.addEventListener("click", () => {
+      saved.splice(place, 1);
+      keep();
+      show();
+      lists.querySelector("summary").focus();
+    });
+    row.append(link, " ", remove);
+    return row;
+  }));
+  lists.querySelector("form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const field = event.target.elements.name, place = saved.findIndex(([name]) => name === field.value);
+    saved.splice(place < 0 ? saved.length : place, 1, [field.value, chosen]);
+    field.value = "";
+    keep();
+    show();
+  });
+  show();
+  lists.hidden = false;
+}
+
+// Only if asked, the first page of a new tab begins with the filters that were chosen last.
+const isHome = location.pathname === document.querySelector(".name").pathname;
+const last = new URLSearchParams([...given].filter(([name]) => !["as_of", "page"].includes(name))).toString();
+const remembered = localStorage.getItem("last"), remember = document.querySelector("[name=remember]");
+if (isHome && remembered && !location.search && !sessionStorage.getItem("seen")) location.replace(`?${remembered}`);
+else if (isHome && remembered !== null) localStorage.setItem("last", last);
+sessionStorage.setItem("seen", "1");
+if (remember) {
+  remember.checked = remembered !== null;
+  remember.addEventListener("change", () => {
+    if (remember.checked) localStorage.setItem("last", last);
+    else localStorage.removeItem("last");
+  });
+}
+
 // Coins are suggested while one is typed, as known at the time of the page.
 const suggested = document.body.appendChild(document.createElement("datalist"));
 suggested.id = "suggested";

@@ -1,5 +1,6 @@
 """What the script of the pages adds to them."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -50,3 +51,38 @@ def test_slider_fills_the_field_with_the_last_pull_of_a_day(page: Page) -> None:
     page.get_by_text("Time machine").click()
     slider.press("Home")
     expect(field).to_have_value("2026-02-25T19:00:30")
+
+
+def test_watchlists_are_kept_in_the_browser_until_they_are_deleted(page: Page) -> None:
+    page.goto("/?coins=slug%3Aethereum&min_impact=5&view=month")
+    page.get_by_text("Watchlists").click()
+    for name in ("<b>Mine</b>", "Again", "Again"):
+        page.get_by_label("Save these filters as").fill(name)
+        page.keyboard.press("Enter")
+    page.goto("/changes?last=1d&as_of=2026-02-27")
+    page.get_by_text("Watchlists").click()
+    names = page.get_by_label("Watchlists of this browser")
+    expect(names.get_by_role("link")).to_have_text(["<b>Mine</b>", "Again"])
+    names.get_by_role("link", name="Again").click()
+    kept = "coins=slug%3Aethereum&min_impact=5&last=1d&as_of=2026-02-27"
+    expect(page).to_have_url(re.compile(re.escape(f"/changes?{kept}")))
+    page.get_by_text("Watchlists").click()
+    page.get_by_label("Delete Again").press("Enter")
+    expect(names.get_by_role("link")).to_have_text(["<b>Mine</b>"])
+    page.reload()
+    expect(names.locator("a")).to_have_text(["<b>Mine</b>"])
+
+
+def test_new_tab_begins_with_the_last_choice_only_if_asked(page: Page) -> None:
+    page.goto("/?max_rank=100")
+    page.get_by_text("Watchlists").click()
+    remember = page.get_by_label("Begin a new tab with the last choice")
+    for is_asked in (False, True, False):
+        remember.set_checked(is_asked)
+        tab = page.context.new_page()
+        tab.goto("/")
+        expect(tab).to_have_url(re.compile(r"/\?max_rank=100$" if is_asked else "/$"))
+        tab.get_by_role("link", name="Almanac", exact=True).click()
+        expect(tab).to_have_url(re.compile("/$"))
+        tab.goto("/?max_rank=100")
+        tab.close()
