@@ -67,8 +67,8 @@ SIGNATURE_TOLERANCE_S: Final = 300
 SignatureForm = Literal["hex", "t,v1"]
 SIGNATURE_FORMS: Final[tuple[SignatureForm, ...]] = ("hex", "t,v1")
 """The forms in which an endpoint can be signed to, the default first."""
-AcceptedForm = Literal["hex", "t,v1", "base64", "standard"]
-ACCEPTED_FORMS: Final[tuple[AcceptedForm, ...]] = ("hex", "t,v1", "base64", "standard")
+AcceptedForm = Literal["hex", "t,v1", "base64"]
+ACCEPTED_FORMS: Final[tuple[AcceptedForm, ...]] = ("hex", "t,v1", "base64")
 """The forms that a receiver can verify."""
 WEBHOOK_API_VERSION: Final = "2025-10-01"
 WEBHOOK_KINDS: Final = (

@@ -3,16 +3,13 @@
     hex        `<hex>` of HMAC-SHA256 over the raw body; also in capitals, or behind `sha256=`
     base64     `<base64>` of the same
     t,v1       `t=<unix seconds>,v1=<hex>`, over `<t>.<raw body>`
-    standard   Standard Webhooks: headers of its own, `v1,<base64>` over `<id>.<t>.<raw body>`
 
 The service signs in the form `hex` or `t,v1`. A receiver tells the form from the shape of the
-header: no value has two shapes. While a secret rotates, several values are joined by a comma, in
-`standard` by a space.
+header: no value has two shapes. While a secret rotates, several values are joined by a comma.
 
-A signature can't be moved to another form. `hex` and `base64` are one signature in two spellings;
-the others sign another message. There is one exception: the signed message of `t,v1`, which is
-`<t>.` and the body, would also be valid as a body signed as `hex`. So every form refuses a body
-that begins like the signed message of another form. A JSON object never does.
+A signature can't be moved to another form. `hex` and `base64` are one signature in two spellings.
+The signed message of `t,v1`, which is `<t>.` and the body, would also be valid as a body signed as
+`hex`. So every form refuses a body that begins with `<t>.`, as a JSON object never does.
 
 Times are UTC, durations seconds.
 """
@@ -61,26 +58,20 @@ RejectionReason = Literal["missing", "several", "malformed", "mismatch", "stale"
 SECRETS_MAX: Final = 8
 HEADER_BYTES_MAX: Final = 2_048
 VALUES_MAX: Final = 8
-_ID_BYTES_MAX: Final = 256
-_STANDARD: Final = b"webhook-signature"
-_STANDARD_SECRET: Final = "whsec_"
-_STANDARD_SHAPE: Final = re.compile(rb"v[0-9]+[a-z]*,")
 _BLANK: Final = b" \t"
-_VISIBLE: Final = re.compile(rb"[!-~]+")
 _TEXT: Final = re.compile(rb"[ -~\t]*")
 _HEX: Final = re.compile(rb"[0-9A-Fa-f]{64}")
 _BASE64: Final = re.compile(rb"[A-Za-z0-9+/]{43}=")
 _PREFIX: Final = re.compile(rb"\Asha256[= ]", re.IGNORECASE)
 _SECONDS: Final = re.compile(rb"[0-9]{1,20}")
-_OTHER_MESSAGE: Final = re.compile(rb"(?:[^{]*\.)?[0-9]+\.")
-_OTHER_MESSAGE_BYTES: Final = _ID_BYTES_MAX + 32
+_STAMPED_MESSAGE: Final = re.compile(rb"[0-9]+\.")
 
 
 class SignatureRejected(Exception):
     """A delivery whose signature is not valid: its body must not be trusted.
 
     missing       no signature
-    several       more than one header with a signature, or with a part of it
+    several       more than one header with a signature
     malformed     the header has no known form, or is too long
     mismatch      no secret made this signature of this body
     stale         genuine, but made too long ago, or too far ahead
@@ -106,9 +97,6 @@ class Verifier:
     def __init__(self, secrets: Iterable[str], *, header: str = SIGNATURE_HEADER) -> None:
         """Keep the keys of some secrets.
 
-        A secret `whsec_<base64>` signs in the form `standard` with the bytes that its base64
-        encodes, in the other forms with its text.
-
         Raises:
             ValueError: nothing could be verified, or anything. The message has no secret in it.
         """
@@ -117,8 +105,6 @@ class Verifier:
         if not 1 <= len(texts) <= SECRETS_MAX:
             raise ValueError(f"secrets: expected 1 to {SECRETS_MAX}, got {len(texts)}")
         self._keys = tuple(_key(text) for text in texts)
-        decoded = (_standard_key(text) for text in texts)
-        self._standard_keys = tuple(key for key in decoded if key is not None)
 
     def check_head(self, headers: Headers) -> None:
         """Check that the headers have one signature, before a body is read.
@@ -138,8 +124,7 @@ class Verifier:
         """
         claim = self._claim(headers)
         matches = self._matches(claim, body)
-        # A body of another form may begin with `<seconds>.` or `<id>.<seconds>.`.
-        if _OTHER_MESSAGE.match(body[:_OTHER_MESSAGE_BYTES]) or not matches:
+        if _STAMPED_MESSAGE.match(body) or not matches:
             raise SignatureRejected("mismatch")
         off_s = 0.0 if claim.seconds is None else abs(now.timestamp() - claim.seconds)
         if off_s > SIGNATURE_TOLERANCE_S:
@@ -147,31 +132,18 @@ class Verifier:
         return claim.form
 
     def _claim(self, headers: Headers) -> _Claim:
-        found = [(name.lower(), value) for name, value in headers]
-        names = (self._header, _STANDARD)
-        signatures = [(name, value) for name, value in found if name in names]
-        if len(signatures) > 1:
-            raise SignatureRejected("several")
-        if not signatures:
-            raise SignatureRejected("missing")
-        ((name, value),) = signatures
-        text = _text(value)
-        if name == _STANDARD and (name != self._header or _STANDARD_SHAPE.match(text)):
-            return _standard_claim(found, text)
-        return _claim_of(text)
+        found = [value for name, value in headers if name.lower() == self._header]
+        if len(found) != 1:
+            raise SignatureRejected("several" if found else "missing")
+        return _claim_of(found[0])
 
     def _matches(self, claim: _Claim, body: bytes) -> bool:
         """Compare every value with every key, even after a match, so that timing does not reveal
         the key."""
-        keys = self._standard_keys if claim.form == "standard" else self._keys
-        message = claim.prefix + body
+        encode = base64.b64encode if claim.form == "base64" else binascii.hexlify
         matched = False
-        for key in keys:
-            digest = hmac.digest(key, message, "sha256")
-            if claim.form in ("hex", "t,v1"):
-                expected = binascii.hexlify(digest)
-            else:
-                expected = base64.b64encode(digest)
+        for key in self._keys:
+            expected = encode(hmac.digest(key, claim.prefix + body, "sha256"))
             for value in claim.values:
                 matched |= hmac.compare_digest(expected, value)
         return matched
@@ -184,36 +156,16 @@ def _key(secret: str) -> bytes:
         # Without its cause, which has the secret in it.
         raise ValueError("secrets: one has half of a surrogate pair") from None
     # HMAC pads a key with NUL: one of NUL alone is the empty key, which everyone knows.
-    if not key.removeprefix(_STANDARD_SECRET.encode()).strip(b"\0 \t\r\n="):
+    if not key.strip(b"\0 \t\r\n"):
         raise ValueError("secrets: one is empty")
     return key
 
 
-def _standard_key(secret: str) -> bytes | None:
-    """Return the key of a secret in the form `standard`, None if it can't have one."""
-    if not secret.startswith(_STANDARD_SECRET):
-        return _key(secret)
-    text = secret.removeprefix(_STANDARD_SECRET).rstrip("=")
-    try:
-        key = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
-    except ValueError:
-        return None
-    return key if key.strip(b"\0") else None
-
-
-def _values(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> list[bytes]:
-    return [value for other, value in headers if other == name]
-
-
-def _text(value: bytes) -> bytes:
+def _claim_of(value: bytes) -> _Claim:
+    """Return the claim of a header, whose shape is its form."""
     if len(value) > HEADER_BYTES_MAX or _TEXT.fullmatch(value) is None:
         raise SignatureRejected("malformed")
-    return value.strip(_BLANK)
-
-
-def _claim_of(text: bytes) -> _Claim:
-    """Return the claim of a header that is not of Standard Webhooks; its shape is its form."""
-    parts = [part.strip(_BLANK) for part in text.split(b",")]
+    parts = [part.strip(_BLANK) for part in value.split(b",")]
     if any(part.startswith((b"t=", b"v1=")) for part in parts):
         return _stamped_claim(parts)
     if len(parts) > VALUES_MAX:
@@ -231,23 +183,6 @@ def _stamped_claim(parts: list[bytes]) -> _Claim:
         raise SignatureRejected("malformed")
     digests = tuple(map(_hex, values))
     return _Claim("t,v1", digests, stamps[0] + b".", _seconds(stamps[0]))
-
-
-def _standard_claim(headers: Headers, text: bytes) -> _Claim:
-    """Return the claim of Standard Webhooks; signatures of other versions are ignored."""
-    ids, stamps = _values(headers, b"webhook-id"), _values(headers, b"webhook-timestamp")
-    if len(ids) > 1 or len(stamps) > 1:
-        raise SignatureRejected("several")
-    if not ids or not stamps:
-        raise SignatureRejected("malformed")
-    own_id, stamp = _text(ids[0]), _text(stamps[0])
-    values = tuple(part[3:] for part in text.split() if part.startswith(b"v1,"))
-    if not 1 <= len(values) <= VALUES_MAX or not all(map(_BASE64.fullmatch, values)):
-        raise SignatureRejected("malformed")
-    if len(own_id) > _ID_BYTES_MAX or _VISIBLE.fullmatch(own_id) is None:
-        raise SignatureRejected("malformed")
-    prefix = own_id + b"." + stamp + b"."
-    return _Claim("standard", values, prefix, _seconds(stamp))
 
 
 def _hex(value: bytes) -> bytes:
