@@ -1,12 +1,9 @@
 """The changes of events, a partition for each observed day.
 
-Each step that merges records the totals of the days that got batches or changed.
-`state/recorded_days.json` has the state of each day when it was last recorded, so days that
-`almanac merge` changed are recorded, too.
+Each step that merges records the totals of the days that its merge changed.
 """
 
 import hashlib
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from datetime import date
 from glob import escape
@@ -38,7 +35,6 @@ from assets.metadata import (
 )
 from assets.polled import POLLED
 from resources.session import LazySession
-from warehouse.files.documents import put_note, read_note
 from warehouse.history.merge import MergeReport, merge
 from warehouse.history.partitions import CHANGES as CHANGES
 from warehouse.history.partitions import CHANGES_COLUMNS, partition_name
@@ -49,7 +45,6 @@ from warehouse.schema.tables import EVENT_VERSIONS
 ONE_ROW_PER_VERSION: Final = "one_row_per_version"
 FEW_REJECTS: Final = "few_rejects"
 _REJECTED_MAX: Final = 0.01
-_RECORDED: Final = "recorded_days.json"
 MERGED_TAG: Final = "almanac/merged"
 """The tag of a run whose past days need no refold: they are merged as they were landed."""
 _YESTERDAY: Final = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)
@@ -177,40 +172,24 @@ def record_other_days(
     *,
     recorded: Collection[date] = (),
 ) -> None:
-    """Record the days changed by this merge, or by a merge outside Dagster, with their checks.
-
-    Days in `recorded` are left out. Call this after a merge.
-    """
+    """Record the days that this merge changed, with their checks, but not those in `recorded`."""
     published = read_published(home.warehouse)
     contents = {} if published is None else published.days
-    merged = [] if published is None else published.batches.values()
-    batches = Counter(batch.observed_at.date() for batch in merged)
-    states = {day.isoformat(): f"{content}-{batches[day]}" for day, content in contents.items()}
-    before = noted = read_note(home.state_storage, _RECORDED, dict[str, str])
-    if before is None:
-        # The home has no record of its days yet: only this merge counts.
-        new = {day.isoformat() for day in report.days}
-        before = {day: state for day, state in states.items() if day not in new}
-    others = {
-        day: content
-        for day, content in contents.items()
-        if day not in recorded and before.get(day.isoformat()) != states[day.isoformat()]
-    }
-    for day, content in others.items():
+    refolded = {day for day, counts in report.refolded.items() if any(counts)}
+    others = ({*report.days} | refolded) & contents.keys() - {*recorded}
+    for day in sorted(others):
         context.log_event(
             dg.AssetMaterialization(
                 layout.key(CHANGES),
                 partition=day.isoformat(),
                 metadata=_metadata_of(home, day, report),
-                tags={"dagster/data_version": content},
+                tags={"dagster/data_version": contents[day]},
             )
         )
-    faults = find_faults(home, others)
+    faults = find_faults(home, sorted(others))
     for spec in day_checks(layout):
         for day, fault in faults[spec.name].items():
             context.log_event(evaluate_day(spec, day, fault))
-    if states != noted:
-        put_note(home.state_storage, _RECORDED, states)
 
 
 def _metadata_of(home: Home, day: date, report: MergeReport) -> Metadata:

@@ -9,7 +9,6 @@ from datetime import date, timedelta
 from typing import Final
 
 import dagster as dg
-import duckdb
 from pydantic import Field
 
 from almanac.core.errors import WarehouseError
@@ -26,7 +25,6 @@ from assets.layout import (
 from assets.metadata import (
     LANDED_COLUMNS,
     RESUMES_AT,
-    SQL,
     Metadata,
     backfill_metadata,
     column_schema,
@@ -35,17 +33,15 @@ from assets.metadata import (
 from catalog.contract.plans import next_month
 from resources.calendar_backfill import Backfill, choose_source
 from resources.errors import CatalogError, Defer
-from resources.scopes import find_day_start, month_key
+from resources.scopes import find_day_start
 from resources.session import NOT_IN_PLAN, LazySession
 from warehouse.batch_problems import list_landed_problems
-from warehouse.files.documents import put_note, read_note
 from warehouse.home import Home
 from warehouse.landing.batches import FORMAT
 
 NAME: Final = "landed_calendar"
 FIRST_MONTH: Final = "2017-01-01"
 MONTHS_AHEAD: Final = 24
-_BACKFILLED: Final = "backfilled_months.json"
 
 # Dagster counts by the machine's month. The offset adds this month and two years ahead, since by
 # default only ended months are partitions, and one month more for a service whose day is ahead.
@@ -142,8 +138,6 @@ def backfill_months(
         for landed in work.run(by):
             recorded |= {month.date() for month in landed}
             record_days(context, {month.date(): backfill_metadata(work) for month in landed})
-            noted = {*read_backfilled(home), *map(month_key, landed)}
-            put_note(home.state_storage, _BACKFILLED, sorted(noted))
     for note in work.notes:
         context.log.warning("%s", note)
     log_problems(context.log, list_landed_problems(batch.manifest for batch in work.landed))
@@ -156,38 +150,3 @@ def backfill_months(
         nothing = {"outcome": f"deferred: {happened}", RESUMES_AT: timestamp}
     # Without these, Dagster would count all assets downstream as failed.
     record_days(context, {month: nothing for month in months if month not in recorded})
-
-
-def read_backfilled(home: Home) -> list[str]:
-    """Return the months that a backfill landed and no publication has counted."""
-    return read_note(home.state_storage, _BACKFILLED, list[str]) or []
-
-
-def record_months(
-    context: dg.AssetExecutionContext,
-    layout: Layout,
-    home: Home,
-    connection: duckdb.DuckDBPyConnection,
-    backfilled: Sequence[str],
-) -> None:
-    """Record each month that a pull of the whole catalog covers, once; count backfilled months.
-
-    Without this Dagster would show covered months as missing. `backfilled` are the months in the
-    note before the merge, `connection` reads the file published after it.
-    """
-    key = layout.key(NAME)
-    recorded = context.instance.get_materialized_partitions(key) - set(backfilled)
-    missing = [month for month in EVENT_MONTHS.get_partition_keys() if month not in recorded]
-    values = {"months": missing, "backfilled": list(backfilled)}
-    rows = connection.execute(SQL["covered_months"], values).fetchall() if missing else []
-    for month, events, batch_id, observed_at in rows:
-        metadata: Metadata = {"dagster/partition_row_count": events, "rows": events}
-        if batch_id is not None:
-            metadata["covered by"] = batch_id
-            metadata["observed at"] = dg.MetadataValue.timestamp(observed_at)
-        context.log_event(
-            dg.AssetMaterialization(key, partition=month_key(month.date()), metadata=metadata)
-        )
-    if backfilled:
-        left = [month for month in read_backfilled(home) if month not in backfilled]
-        put_note(home.state_storage, _BACKFILLED, left)

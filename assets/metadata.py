@@ -1,10 +1,9 @@
 """The metadata of assets and materialisations in Dagster, with previews of tables.
 
-Foreign text is escaped in Markdown, so that no link, picture or HTML in it has an effect. Estimated
-dates are shown as `displayed_date_full`, never as dates. No metadata has a secret.
+Foreign text is shown as text or in tables of Dagster, never as Markdown. Estimated dates are shown
+as `displayed_date_full`, never as dates. No metadata has a secret.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
@@ -41,9 +40,6 @@ _WIDTH: Final = 48
 _CELL_CHARS_MAX: Final = 1_000
 _LIST_ITEMS_MAX: Final = 50
 _BATCHES_SHOWN: Final = 12
-_HARMLESS: Final = re.compile(r"[\w ,.;:'\"%+()/?=…–—’“”$€-]*")
-_LINKED: Final = re.compile(r"://|www\.", re.IGNORECASE)
-"""Many renderers turn this into a link without any markup."""
 _EVENT: Final = (EVENT_ID, *FIELDS)
 LANDED_COLUMNS: Final[Mapping[Feed, tuple[Column, ...]]] = {
     "export": _EVENT,
@@ -73,33 +69,21 @@ def column_schema(columns: Iterable[Column]) -> dg.TableSchema:
     )
 
 
-def markdown(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Return a Markdown table with truncated cells."""
-    lines = ["| " + " | ".join(map(_cell, columns)) + " |", "|" + " --- |" * len(columns)]
-    lines += ["| " + " | ".join(_cell(value) for value in row) + " |" for row in rows]
-    return "\n".join(lines)
-
-
-def list_bullets(texts: Iterable[str]) -> str:
-    """Return a Markdown list of texts, each on a line of its own."""
-    return "\n".join(f"- {escape_markdown(text)}" for text in texts)
-
-
-def escape_markdown(text: str) -> str:
-    """Return a text as Markdown without effects: as code, unless all its characters are
-    harmless."""
-    text = plain_line(text)
-    if _HARMLESS.fullmatch(text) and not _LINKED.search(text):
-        return text
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
-    return f"{fence} {text} {fence}" if "`" in text else f"{fence}{text}{fence}"
+def make_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> dg.MetadataValue[Any]:
+    """Return rows as a table of Dagster, which shows them as text; "none" without rows."""
+    records = [dg.TableRecord(dict(zip(columns, map(_cell, row), strict=True))) for row in rows]
+    return dg.MetadataValue.table(records) if records else dg.MetadataValue.text("none")
 
 
 def _cell(value: Any) -> str:
     if isinstance(value, list | tuple):
         value = ", ".join(map(str, value[:_LIST_ITEMS_MAX]))
-    text = "" if value is None else cut_line(str(value)[:_CELL_CHARS_MAX], _WIDTH)
-    return escape_markdown(text).replace("|", "\\|")
+    return "" if value is None else cut_line(str(value)[:_CELL_CHARS_MAX], _WIDTH)
+
+
+def list_lines(texts: Iterable[str]) -> str:
+    """Return texts as one, each on a line of its own."""
+    return "\n".join(map(plain_line, texts))
 
 
 Metadata = dict[str, Any]
@@ -127,7 +111,7 @@ def pull_metadata(feed_day: FeedDay, *, quota_left: int | None) -> Metadata:
         metadata["observed at"] = dg.MetadataValue.timestamp(newest.observed_at)
         metadata["content at"] = dg.MetadataValue.timestamp(newest.content_at)
     if feed_day.warnings:
-        metadata["warnings"] = dg.MetadataValue.md(list_bullets(feed_day.warnings))
+        metadata["warnings"] = list_lines(feed_day.warnings)
     metadata |= _problem_metadata(list_landed_problems(feed_day.manifests))
     if feed_day.deferred is not None:
         metadata[RESUMES_AT] = dg.MetadataValue.timestamp(feed_day.deferred.resume_at)
@@ -148,7 +132,7 @@ def backfill_metadata(backfill: Backfill) -> Metadata:
         "observed at": dg.MetadataValue.timestamp(newest.observed_at),
     }
     if backfill.notes:
-        metadata["notes"] = dg.MetadataValue.md(list_bullets(backfill.notes))
+        metadata["notes"] = list_lines(backfill.notes)
     return metadata
 
 
@@ -187,9 +171,9 @@ def merge_metadata(report: MergeReport, day: date | None = None) -> Metadata:
     shown = [each for each in sorted(report.refolded) if day in (None, each)]
     if shown:
         rows = ((each, *report.refolded[each]) for each in shown)
-        metadata["folded again"] = dg.MetadataValue.md(markdown(("day", "new", "gone"), rows))
+        metadata["folded again"] = make_table(("day", "new", "gone"), rows)
     if report.notes:
-        metadata[REFOLD_NOTES] = "\n".join(map(plain_line, report.notes))
+        metadata[REFOLD_NOTES] = list_lines(report.notes)
     return metadata
 
 
@@ -235,26 +219,22 @@ def _problem_metadata(problems: Sequence[BatchProblem]) -> Metadata:
     if not problems:
         return {}
     rows = ((problem.batch_id, problem.kind, problem.why) for problem in problems)
-    return {"problems": dg.MetadataValue.md(markdown(("batch", "problem", "why"), rows))}
+    return {"problems": make_table(("batch", "problem", "why"), rows)}
 
 
 def _batch_table(manifests: Sequence[Manifest]) -> dg.MetadataValue[Any]:
-    if not manifests:
-        return dg.MetadataValue.text("none")
     rows = (
         (manifest.batch_id, manifest.bytes, "yes" if manifest.complete else manifest.why_incomplete)
         for manifest in manifests[-_BATCHES_SHOWN:]
     )
-    return dg.MetadataValue.md(markdown(("batch", "bytes", "complete"), rows))
+    return make_table(("batch", "bytes", "complete"), rows)
 
 
 def _record_table(records: Sequence[Mapping[str, Any]]) -> dg.MetadataValue[Any]:
-    if not records:
-        return dg.MetadataValue.text("none")
     columns = ("batch_id", "status", "arrived", "versions", "rejected", "stale")
     newest = sorted(records, key=lambda record: str(record["observed_at"]), reverse=True)
     rows = ([record[name] for name in columns] for record in newest[:_BATCHES_SHOWN])
-    return dg.MetadataValue.md(markdown(("batch", "status", "rows", *columns[3:]), rows))
+    return make_table(("batch", "status", "rows", *columns[3:]), rows)
 
 
 _PREVIEW_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -276,11 +256,11 @@ _NEWEST_BY: Final[Mapping[str, str]] = {
 }
 
 
-def table_preview(connection: duckdb.DuckDBPyConnection, table: Table) -> str:
-    """Return a few rows of a table as Markdown, the newest if the table has a time column."""
+def table_preview(connection: duckdb.DuckDBPyConnection, table: Table) -> dg.MetadataValue[Any]:
+    """Return a few rows of a table, the newest if the table has a time column."""
     columns = _PREVIEW_COLUMNS.get(table.name, table.names)
     relation = connection.table(table.name)
     if table.name in _NEWEST_BY:
         relation = relation.order(f"{_NEWEST_BY[table.name]} DESC")
     rows = relation.limit(ROWS).project(", ".join(columns)).fetchall()
-    return markdown(columns, rows) if rows else "none"
+    return make_table(columns, rows)

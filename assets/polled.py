@@ -5,7 +5,6 @@ their plots show poll after poll. pipeline/polls.py decides which pulls
 are due; pipeline/automation/sensors.py decides whether a run starts.
 """
 
-import hashlib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -83,14 +82,10 @@ def polled_assets(layout: Layout) -> dg.AssetsDefinition:
         home = layout.resource(context, "home")
         for pulled in poll_feeds(context, config, feeds, catalog, home):
             feeds.discard(pulled.feed)
-            batches = [manifest.batch_id for manifest in pulled.manifests]
             key = layout.key(POLLED[pulled.feed])
             metadata = pull_metadata(pulled, quota_left=catalog.quota_left)
             del metadata["dagster/partition_row_count"]  # It has no partitions.
-            version = hashlib.sha256("/".join(sorted(batches)).encode()).hexdigest()[:16]
-            yield dg.MaterializeResult(
-                asset_key=key, metadata=metadata, data_version=dg.DataVersion(version)
-            )
+            yield dg.MaterializeResult(asset_key=key, metadata=metadata)
         # Without a materialisation, Dagster would count all assets downstream as failed.
         for feed in feeds:
             is_idle = feed == "event" and not config.event_ids

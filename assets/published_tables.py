@@ -20,7 +20,6 @@ from almanac.core.errors import WarehouseError
 from almanac.core.text import plain_line
 from almanac.reading.attached_file import connected
 from assets.event_changes import CHANGES, code_version, record_other_days
-from assets.landed_calendar import read_backfilled, record_months
 from assets.layout import WAREHOUSE_POOL, Layout, step_failure
 from assets.metadata import (
     SQL,
@@ -111,7 +110,6 @@ def _publish(
     Raises:
         dg.Failure: the warehouse can't be continued.
     """
-    backfilled = read_backfilled(home)
     try:
         report = merge(home)
     except (WarehouseError, OSError, duckdb.IOException) as error:
@@ -136,7 +134,6 @@ def _publish(
                 data_version=dg.DataVersion(content),
                 metadata={**table_metadata(connection, table, home), **merge_metadata(report)},
             )
-        record_months(context, layout, home, connection, backfilled)
     if unchanged:
         context.log.info("Not materialised again, since unchanged: %s", ", ".join(unchanged))
 
@@ -165,7 +162,7 @@ def table_metadata(
     return {
         "rows": count,
         "dagster/row_count": count,
-        "preview": dg.MetadataValue.md(table_preview(connection, table)),
+        "preview": table_preview(connection, table),
         "file": dg.MetadataValue.path(str(home.warehouse.resolve())),
         "bytes": home.warehouse.stat().st_size,
     }

@@ -1,9 +1,8 @@
 """The daily job, in this process, with the real sandbox over HTTP."""
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -22,7 +21,6 @@ from application.daily_run import (
 )
 from assets.event_changes import CHANGES, ONE_ROW_PER_VERSION, find_faults
 from assets.landed import COMPLETE_DAY
-from assets.landed_calendar import EVENT_MONTHS
 from assets.layout import Layout
 from pipeline.instance import open_instance
 from pipeline.service_session import open_service
@@ -184,28 +182,7 @@ def test_a_past_day_is_reused_without_a_request(two_days: TwoDayHome) -> None:
         assert service.log.count == sent
     metadata = metadata_of(result, "landed_export", YESTERDAY)
     assert metadata["outcome"] == "reused from landing"
-    assert "-export-" in metadata["batches"]
-
-
-def test_the_months_that_the_export_covers_are_recorded_once_with_their_events(
-    two_days: TwoDayHome,
-) -> None:
-    key = dg.AssetKey("landed_calendar")
-    months = two_days.instance.get_materialized_partitions(key)
-    assert months == set(EVENT_MONTHS.get_partition_keys())
-    records = two_days.instance.fetch_materializations(key, limit=1_000).records
-    assert len(records) == len(months)
-    rows = {
-        record.partition_key: record.asset_materialization.metadata["rows"].value
-        for record in records
-    }
-    # As of the run of the last day, which published and recorded them.
-    at = datetime.combine(TODAY, time(9, 30), UTC)
-    with reading(two_days.home) as connection:
-        dates = connection.execute("SELECT date FROM events_as_of(?)", [at]).fetchall()
-    known = Counter(f"{date:%Y-%m}-01" for (date,) in dates)
-    assert rows == {month: known[month] for month in months}
-    assert sum(known.values()) > 500
+    assert "-export-" in str(metadata["batches"])
 
 
 def test_a_missed_day_is_recorded_as_not_observed_and_the_run_of_a_range_succeeds(
@@ -311,6 +288,6 @@ def test_a_refold_of_past_days_gives_the_same_history(two_days: TwoDayHome) -> N
         clock=lambda: NOW + timedelta(days=3),
     )
     assert result.success
-    assert "-export-" in metadata_of(result, "event_changes", YESTERDAY)["newest batches"]
-    assert "2019-03-02" in metadata_of(result, "event_changes", TODAY)["folded again"]
+    assert "-export-" in str(metadata_of(result, "event_changes", YESTERDAY)["newest batches"])
+    assert "2019-03-02" in str(metadata_of(result, "event_changes", TODAY)["folded again"])
     assert rows_of(two_days.home, "event_versions") == before
