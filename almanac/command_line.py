@@ -121,7 +121,7 @@ class Extension:
     explain: Callable[[Exception], tuple[str, int] | None] = lambda error: None
     """Returns message and exit code of an error of its own, None for other errors."""
     changes: str = ""
-    """The module with `follow_changes` and `post_changes`, for `almanac changes`."""
+    """The module with `follow_changes`, for `almanac changes --follow`."""
     panels: Mapping[str, Iterable[str]] = field(default_factory=dict)
     """The names of all commands by panel of the help, in its order."""
 

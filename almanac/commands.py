@@ -4,7 +4,6 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from importlib import import_module
@@ -323,7 +322,7 @@ def changes(
     categories: CategoriesOption = None,
     min_impact: MinImpactOption = None,
     form: Annotated[
-        Literal["table", "markdown", "json", "slack"] | None,
+        Literal["table", "markdown", "json"] | None,
         typer.Option("--format", "-F", help="The output format.", show_default="table"),
     ] = None,
     limit: Annotated[
@@ -340,38 +339,29 @@ def changes(
     once: Annotated[
         bool, typer.Option("--once", help="With --follow: exit after the changes known now.")
     ] = False,
-    post: Annotated[
-        bool,
-        typer.Option("--post", help="Post the changes since the last post to ALMANAC_DIGEST_URL."),
-    ] = False,
 ) -> None:
     """Show what became known in a period: cancelled, moved, rescored, new events.
 
     A line of --follow has the fields of `/v2/events/changes`. Its `cursor` is for `--since`: the
-    next call continues after that line, without a gap or a repetition. --post sends a message to
-    Slack's addresses, and JSON to others. Both need the application.
+    next call continues after that line, without a gap or a repetition. --follow needs the
+    application.
     """
-    shown = {"--until": until, "--format": form, "--limit": limit}
-    if follow:
-        _refuse("can't be used with --follow", {**shown, "--post": post})
-    else:
-        _refuse("needs --follow, which is missing", {"--once": once})
-    if post:
-        _refuse("can't be used with --post", {**shown, "--since": since})
+    for name, value in {"--until": until, "--format": form, "--limit": limit}.items():
+        if follow and value:
+            fail(f"{name} can't be used with --follow", code=EXIT_USAGE)
+    if once and not follow:
+        fail("--once needs --follow, which is missing", code=EXIT_USAGE)
     filters: dict[str, Any] = {
         "coins": split_names("--coins", coins),
         "kinds": split_names("--kinds", kinds),
         "categories": split_names("--categories", categories),
         "min_impact": read_min_impact(min_impact),
     }
-    if follow or post:
+    if follow:
         if not (module := load_extension().changes):
-            fail("--follow and --post need the application, which is not installed")
+            fail("--follow needs the application, which is not installed")
         ours = import_module(module)
-        if post:
-            ours.post_changes(home, filters, ambiguous)
-        else:
-            ours.follow_changes(home, filters, since, once=once, ambiguous=ambiguous)
+        ours.follow_changes(home, filters, since, once=once, ambiguous=ambiguous)
         return
     with closing(Reader(locate_warehouse(home), ambiguous=ambiguous)) as reader:
         digest = compute_digest(
@@ -384,12 +374,6 @@ def changes(
     text = format_digest(digest, form or "table")
     is_table = form in (None, "table")
     print_text(fit_encoding(text, sys.stdout.encoding) if is_table else text)
-
-
-def _refuse(why: str, options: Mapping[str, object]) -> None:
-    for name, value in options.items():
-        if value:
-            fail(f"{name} {why}", code=EXIT_USAGE)
 
 
 def split_names(option: str, given: str | None) -> list[str] | None:

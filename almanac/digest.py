@@ -1,4 +1,4 @@
-"""The changes that became known in a period: as text, Markdown, JSON and a Slack message."""
+"""The changes that became known in a period: as text, Markdown and JSON."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,6 @@ from almanac.core.statements import Statements
 from almanac.core.text import (
     cut_line,
     escape_markdown,
-    escape_mrkdwn,
     format_number,
     json_text,
     make_web_address,
@@ -128,7 +127,6 @@ def compute_digest(
     *,
     since: TimestampLike,
     until: TimestampLike | None = None,
-    places: tuple[int, int] | None = None,
     coins: Coins | None = None,
     kinds: Names | None = None,
     min_impact: MinImpact | None = None,
@@ -137,10 +135,9 @@ def compute_digest(
 ) -> Digest:
     """Return what became known after `since`, until `until` (now by default).
 
-    Before the first pull nothing was known, so a period may begin before it. `places` selects the
-    changes published between two positions of the feed, whenever they became known. `limit` is the
-    largest number of events listed per kind; None lists all. Many events that were only revealed
-    are counted but not listed, unless `kinds` names them.
+    Before the first pull nothing was known, so a period may begin before it. `limit` is the largest
+    number of events listed per kind; None lists all. Many events that were only revealed are
+    counted but not listed, unless `kinds` names them.
     """
     with reader.pinned():
         after, before = read_known_at(reader, since, "since"), read_known_at(reader, until, "until")
@@ -150,7 +147,8 @@ def compute_digest(
             raise InvalidArgument(f"limit={limit}: expected at least 1")
         named = read_choices(kinds, "kinds", IN_ORDER)
         values = {
-            **{"since": after, "until": before, **place_values(places)},
+            "since": after,
+            "until": before,
             "kinds": named,
             **make_filter_values(reader, coins, categories, min_impact, before),
         }
@@ -364,11 +362,6 @@ def _minute(at: datetime) -> str:
 LISTED: Final = 10
 """The most events of a section that people are shown by default."""
 
-SLACK_TEXT_MAX: Final = 3_000
-"""Characters of a text object (docs.slack.dev, text object)."""
-SLACK_ALL_MAX: Final = 12_000
-"""Characters of all texts. The documentation gives no limit, but Slack refused 13,200
-(msg_blocks_too_long, slackapi/bolt-js issue 2509)."""
 _SHOWN: Final = (
     *("since", "until", "first_pull_at", "last_pull_at"),
     *("coins", "categories", "min_impact", "unscored"),
@@ -381,12 +374,10 @@ _ROW: Final = (
 
 
 def format_digest(digest: Digest, form: str) -> str:
-    """Return a digest as `table`, `markdown`, `slack` or `json`, with a line end."""
+    """Return a digest as `table`, `markdown` or `json`, with a line end."""
     if form == "markdown":
         return as_markdown(digest)
-    if form == "table":
-        return as_text(digest)
-    return json_text(as_slack(digest) if form == "slack" else as_json(digest)) + "\n"
+    return as_text(digest) if form == "table" else json_text(as_json(digest)) + "\n"
 
 
 def as_json(digest: Digest) -> dict[str, Any]:
@@ -411,39 +402,3 @@ def as_json(digest: Digest) -> dict[str, Any]:
             for row in rows
         ],
     }
-
-
-def as_slack(digest: Digest) -> dict[str, Any]:
-    """Return a digest as the body of a message for a webhook of Slack.
-
-    Texts of the service make no link and no mention. Omitted changes are counted.
-    """
-    head = escape_mrkdwn(f"Almanac, {period(digest)}: {summary(digest)}.")[:SLACK_TEXT_MAX]
-    remarks = _text(escape_mrkdwn(" ".join(notes(digest))))
-    room = SLACK_ALL_MAX - len(head) - len(remarks["text"])
-    room = min(SLACK_TEXT_MAX, room // max(len(digest.sections), 1))
-    texts = [head, *(_section(section, room) for section in digest.sections)]
-    blocks: list[dict[str, Any]] = [{"type": "section", "text": _text(text)} for text in texts]
-    blocks.insert(1, {"type": "context", "elements": [remarks]})
-    return {"text": head, "blocks": blocks}
-
-
-def _section(section: Section, room: int) -> str:
-    """Return the heading and as many lines as fit, with the count of the other lines."""
-    found, left = [f"*{escape_mrkdwn(heading(section))}*"], section.events
-    room -= len(found[0]) + len("\n_and 1,000,000 more_")
-    for line in _lines(
-        section, escape_mrkdwn, lambda title, url: f"<{escape_mrkdwn(url)}|{title}>"
-    ):
-        room -= len(line) + 3
-        if room < 0:
-            break
-        found.append(f"• {line}")
-        left -= 1
-    rest = [f"and {left:,} more"] if section.entries else _rest(section)
-    return "\n".join([*found, *(f"_{each}_" for each in rest if left)])
-
-
-def _text(text: str) -> dict[str, Any]:
-    # Verbatim: Slack turns no address, channel or name in a title into a link.
-    return {"type": "mrkdwn", "text": text[:SLACK_TEXT_MAX], "verbatim": True}

@@ -54,7 +54,7 @@ _LEAST_SECRET: Final = 16
 _MEMORY_SHARE: Final = 0.4
 """The part of the memory that DuckDB may use; Dagster's programs and a run need the rest."""
 _PROXY_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
-_SECRETS: Final = ("api_key", "alert_url", "digest_url", "proxy", "webhook_secrets")
+_SECRETS: Final = ("api_key", "alert_url", "proxy", "webhook_secrets")
 
 
 class SettingsError(AlmanacError):
@@ -158,8 +158,7 @@ class Settings(BaseSettings):
     """The API key; set it together with the address."""
     secrets_dir: LocalPath | None = None
     """A folder with a file for each secret: `almanac_api_key`, `almanac_alert_url`,
-    `almanac_digest_url`, `almanac_proxy`, `almanac_webhook_secrets`. Read from the environment
-    only."""
+    `almanac_proxy`, `almanac_webhook_secrets`. Read from the environment only."""
     plan: Literal["free", "standard", "pro", "elite", "enterprise"] | None = None
     """The plan of the key: free, standard, pro, elite, enterprise. Default: as the service says."""
     rate_per_s: PositiveFloat | None = None
@@ -206,8 +205,6 @@ class Settings(BaseSettings):
     """The webhook header with the signature."""
     alert_url: Hook | None = None
     """The address to which warnings are posted as JSON."""
-    digest_url: Hook | None = None
-    """The address to which `almanac changes --post` posts: a message for Slack, JSON for others."""
     keep_days: PositiveInt = 60
     """Days that request logs, files set aside and ended Dagster runs are kept. Landing is kept."""
     iceberg: Annotated[str, Field(pattern=r"^[^.]+(\.[^.]+)?$")] | None = None

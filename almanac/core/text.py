@@ -210,18 +210,12 @@ _MARKDOWN: Final = re.compile(r"([\\`*_\[\]<>#|~&!@$]|(?<=www)\.|:(?=//))", re.I
 an @."""
 _URL: Final = "!$&'*+,-./:;=?@_~%#"
 _URL_MAX: Final = 1_000
-_SLACK: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 """The three characters that Slack's documentation says to escape; others can't be escaped."""
 
 
 def escape_markdown(text: str) -> str:
     """Return a text as it is shown by Markdown inside a line, also by GitHub's."""
     return _MARKDOWN.sub(r"\\\1", plain_line(text))
-
-
-def escape_mrkdwn(text: str) -> str:
-    """Return a text for Slack's mrkdwn: it makes no link, no mention and no channel."""
-    return "".join(_SLACK.get(character, character) for character in plain_line(text))
 
 
 def make_web_address(address: str | None) -> str | None:

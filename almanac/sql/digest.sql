@@ -1,4 +1,4 @@
--- What became known or was published in a period, for a digest. A version may have several kinds of
+-- What became known in a period, for a digest. A version may have several kinds of
 -- change, and each is a row, as in `changes`.
 --
 --     batches                              ─▶ last_known
@@ -16,9 +16,8 @@ SELECT
 
 -- name: digest_counts
 -- Grain: one row per kind of change in the period.
--- Parameters: $since, $until, instants; $after, $through, places of the feed that are used in place of
--- the instants, or NULL; $kinds, $coins, $categories, lists or NULL; $min_impact, a score or NULL;
--- $bands, the bands that lie above it as a whole. Run twice: the same rows.
+-- Parameters: $since, $until, instants; $kinds, $coins, $categories, lists or NULL; $min_impact, a score
+-- or NULL; $bands, the bands that lie above it as a whole. Run twice: the same rows.
 -- `unscored` are changes of events without a known impact, which a least impact leaves out.
 SELECT
     kind,
@@ -36,11 +35,8 @@ FROM (
         ) AS is_shown
     FROM changes AS c
     JOIN event_versions AS v ON v.event_id = c.event_id AND v.version = c.version
-    WHERE if(
-            $after::BIGINT IS NULL,
-            c.known_from > $since::TIMESTAMPTZ AND c.known_from <= $until::TIMESTAMPTZ,
-            v.published_seq > $after::BIGINT AND v.published_seq <= $through::BIGINT
-        )
+    WHERE c.known_from > $since::TIMESTAMPTZ
+        AND c.known_from <= $until::TIMESTAMPTZ
         AND ($kinds::VARCHAR[] IS NULL OR list_contains($kinds::VARCHAR[], c.kind))
         AND ($coins::VARCHAR[] IS NULL OR list_has_any(c.coins, $coins::VARCHAR[]))
         AND {shared_has_category}
@@ -69,11 +65,8 @@ WITH found AS (
         END, -1)) OVER per_event AS score
     FROM changes AS c
     JOIN event_versions AS v ON v.event_id = c.event_id AND v.version = c.version
-    WHERE if(
-            $after::BIGINT IS NULL,
-            c.known_from > $since::TIMESTAMPTZ AND c.known_from <= $until::TIMESTAMPTZ,
-            v.published_seq > $after::BIGINT AND v.published_seq <= $through::BIGINT
-        )
+    WHERE c.known_from > $since::TIMESTAMPTZ
+        AND c.known_from <= $until::TIMESTAMPTZ
         AND ($kinds::VARCHAR[] IS NULL OR list_contains($kinds::VARCHAR[], c.kind))
         AND (c.kind <> 'revealed' OR $revealed)
         AND ($coins::VARCHAR[] IS NULL OR list_has_any(c.coins, $coins::VARCHAR[]))
@@ -109,8 +102,7 @@ JOIN event_versions AS n
 LEFT JOIN (
     SELECT event_id, version, shift_days, least_shift_days, most_shift_days
     FROM reschedules
-    WHERE $after::BIGINT IS NOT NULL
-        OR (known_from > $since::TIMESTAMPTZ AND known_from <= $until::TIMESTAMPTZ)
+    WHERE known_from > $since::TIMESTAMPTZ AND known_from <= $until::TIMESTAMPTZ
 ) AS m ON m.event_id = r.event_id AND m.version = r.version
 WHERE $limit::BIGINT IS NULL OR r.place <= $limit::BIGINT
 ORDER BY r.kind, r.place, r.version

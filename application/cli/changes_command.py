@@ -1,4 +1,4 @@
-"""`almanac changes --follow` and `--post`: changes as JSON lines, and posts."""
+"""`almanac changes --follow`: changes as JSON lines."""
 
 import re
 import select
@@ -16,21 +16,18 @@ import typer
 from almanac.coins import resolve_slugs
 from almanac.command_line import stop_by_signals
 from almanac.commands import locate_warehouse
-from almanac.console import EXIT_INTERRUPTED, people
+from almanac.console import EXIT_INTERRUPTED
 from almanac.core.errors import InvalidArgument, WarehouseError
 from almanac.core.timestamps import utc_now
 from almanac.events import KINDS, MinImpact, make_impact_values, read_choices, resolve_categories
 from almanac.reader import Ambiguous, Reader
-from application.cli.options import instant_option, settings_of
+from application.cli.options import instant_option
 from application.console import print_json
-from application.web.html_report import post_digest
 from application.web.mirror.history_routes import read_changes
 from application.web.mirror.publications import Publications
 from catalog.contract.errors import InvalidCursor
 from catalog.contract.plans import ENTERPRISE
 from catalog.server.gating import CatalogView
-from pipeline.home_location import locate_existing_home
-from pipeline.secrecy import restrict_new_files
 
 _CURSOR: Final = re.compile(r"[A-Za-z0-9_-]{19,4096}")
 _FOLLOWED_EVERY_S: Final = 0.5
@@ -39,16 +36,6 @@ _PAGE: Final = 1_000
 Change = dict[str, Any]
 """JSON values, as `/v2/events/changes` has them for a key of Enterprise. Its `cursor` continues
 after it."""
-
-
-def post_changes(home: Path | None, filters: Mapping[str, Any], ambiguous: Ambiguous) -> None:
-    """Post the changes since the last post with these filters to ALMANAC_DIGEST_URL."""
-    restrict_new_files()
-    settings = settings_of(home)
-    place, now = locate_existing_home(settings), utc_now()
-    posted = post_digest(settings, place, now, ambiguous=ambiguous, **filters)
-    nothing = "Nothing to post: nothing was published since the last post."
-    people.print(f"Posted: {posted}." if posted else nothing, soft_wrap=True)
 
 
 def follow_changes(

@@ -97,7 +97,7 @@ def _checks(*, fix: bool, endpoints: bool) -> Iterator[DoctorCheck]:
         yield DoctorCheck("settings", False, str(error))
         return
     yield DoctorCheck("source", True, source)
-    if settings.service_address() or settings.alert_url or settings.digest_url:
+    if settings.service_address() or settings.alert_url:
         yield _checked("network", lambda: str(settings.network()))
     yield from _secrecy(settings, fix=fix)
     if settings.push:

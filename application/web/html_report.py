@@ -1,44 +1,33 @@
-"""Reports of coming events, changes and data quality as one HTML file; and posts
-of changes, as JSON or a Slack message.
+"""Reports of coming events, changes and data quality as one HTML file.
 
     state/reports.json    {name: ReportMark}, the period of the last report of each name
 
-Under a lock, a mark is moved after the report was written or posted. A failed report does not move
+Under a lock, a mark is moved after the report was written. A failed report does not move
 it. It is a place in the feed of changes, so a change that an import or a late delivery dates
 before the last report is in the next one.
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from importlib.resources import files
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 from markupsafe import Markup
 
-from almanac.coins import resolve_slugs
-from almanac.database import Database, open_database
-from almanac.digest import (
-    LISTED,
-    as_json,
-    as_slack,
-    compute_digest,
-    period,
-    read_last_known,
-    summary,
-)
+from almanac.database import Database
+from almanac.digest import read_last_known
 from almanac.events import check_observed, make_impact_values, read_known_at, resolve_categories
-from almanac.reader import Ambiguous, Reader
+from almanac.reader import Reader
 from application.web.changes_page import show_changes
 from application.web.pages import Pages, ReportPart, SiteRequest, instant_text, render
 from application.web.quality_page import HomeState, show_quality
 from application.web.upcoming_page import show_upcoming
-from pipeline.health.notices import is_slack, post_json
 from pipeline.health.warnings import read_health
 from pipeline.secrecy import remove_secrets
-from pipeline.settings import Settings, SettingsError
+from pipeline.settings import Settings
 from warehouse.files.documents import put_note, read_note
 from warehouse.files.locks import hold_lock
 from warehouse.home import Home
@@ -46,7 +35,6 @@ from warehouse.home import Home
 FIRST_PERIOD: Final = timedelta(days=7)
 """The period of the first report."""
 REPORT: Final = "report"
-DIGEST: Final = "digest"
 """Report series: their names begin so, and end with the filters. Each report continues where the
 last one of its series ended."""
 _NOTE: Final = "reports.json"
@@ -56,8 +44,6 @@ _CHANGES: Final = ReportPart("What changed", 300)
 _QUALITY: Final = ReportPart("Data quality", 0)
 _MOVES: Final = "rescheduled,made_exact,made_estimated,cancelled,withdrawn"
 _LOCK_WAIT_S: Final = 60.0
-_POSTED_OF_A_KIND: Final = 200
-"""Events of a kind in a posted JSON body, so that a digest after a long time is not too large."""
 _Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
@@ -191,45 +177,3 @@ def make_html(settings: Settings, home: Home, database: Database, request: Repor
 def _limit(page: SiteRequest, part: ReportPart, **changed: str) -> SiteRequest:
     """Return the request of a short part, with other parameters."""
     return replace(page, report=part, parameters={**page.parameters, **changed})
-
-
-def post_digest(
-    settings: Settings,
-    home: Home,
-    now: datetime,
-    *,
-    ambiguous: Ambiguous = "raise",
-    **filters: Any,
-) -> str | None:
-    """Post the changes since the last post with these filters; return its period and summary.
-
-    The period ends with the last publication, so the next post includes a day without a post.
-    Return None if nothing was published since the last post.
-
-    Raises:
-        SettingsError: no address is set, or it can't be used.
-        WarehouseError: there is no published file, or it can't be read; another process posts.
-        NotPosted: the receiver did not accept it.
-    """
-    address = settings.digest_url
-    if address is None:
-        raise SettingsError("a digest needs ALMANAC_DIGEST_URL, which is not set.")
-    with ExitStack() as opened:
-        reader = opened.enter_context(open_database(home.warehouse, clock=lambda: now)).reader
-        slugs = resolve_slugs(reader, filters.pop("coins", None), ambiguous=ambiguous)
-        filters["coins"] = slugs and [f"slug:{slug}" for slug in sorted(slugs)]
-        named = {key: value for key, value in sorted(filters.items()) if value is not None}
-        name = f"{DIGEST} {named}" if named else DIGEST
-        request = opened.enter_context(next_report(home, reader, name, now))
-        last = read_marks(home).get(name)
-        if last is not None and request == ReportRequest(last.since, last.until, last.places):
-            return None
-        limit = LISTED if is_slack(address) else _POSTED_OF_A_KIND
-        since, until, places = request.since, request.until, request.places
-        digest = compute_digest(
-            reader, since=since, until=until, places=places, limit=limit, **filters
-        )
-        source = {"source": stamp.source if (stamp := home.stamp()) else None}
-        body = as_slack(digest) if is_slack(address) else as_json(digest) | source
-        post_json(address, body, "The digest", network=settings.network())
-    return f"{period(digest)}: {summary(digest)}"

@@ -24,7 +24,6 @@ from warehouse.home import Home
 
 _TIMEOUT_S: Final = 10.0
 ALERTS: Final = "alerts.json"
-_SLACK: Final = frozenset({"hooks.slack.com", "hooks.slack-gov.com"})
 _HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "crypto-almanac"}
 _Posted = dict[str, Annotated[datetime, msgspec.Meta(tz=True)]]
 
@@ -63,11 +62,6 @@ def post_warnings(
         kept = {kind: at for kind, at in posted.items() if kind not in over}
         put_note(home.state_storage, ALERTS, kept | dict.fromkeys(begun, now))
     return (*(f"+{kind}" for kind in begun), *(f"-{kind}" for kind in over))
-
-
-def is_slack(address: SecretStr) -> bool:
-    """Whether an address is a Slack webhook, which needs messages in Slack's format."""
-    return httpx.URL(address.get_secret_value()).host in _SLACK
 
 
 def post_json(

@@ -310,7 +310,7 @@ def test_a_home_without_scores_has_the_same_digest_without_them(tmp_path: Path) 
     assert "nothing changed" in as_text(digest(file, min_impact=5))
 
 
-@pytest.mark.parametrize("form", ["table", "slack"])
+@pytest.mark.parametrize("form", ["table", "json"])
 def test_the_command_of_the_wheel_prints_each_form(
     file: Path, capsys: pytest.CaptureFixture[str], form: str
 ) -> None:
@@ -319,7 +319,7 @@ def test_the_command_of_the_wheel_prints_each_form(
     assert main([*words, *filters]) == 0
     shown = capsys.readouterr().out
     assert "20 Mar 2026" in shown
-    if form == "slack":
+    if form == "json":
         assert json.loads(shown)["text"].endswith("1 cancelled.")
     assert main([*words, "--kinds", "moved"]) == 2
     assert "kinds='moved'; expected cancelled" in capsys.readouterr().err

@@ -1,9 +1,7 @@
-"""A digest in Markdown and for Slack: texts of the service stay texts, and the limits are kept."""
+"""A digest in each form: texts of the service stay texts."""
 
 import json
-import re
 from datetime import UTC, datetime, timedelta
-from html import unescape
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,15 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from almanac.core.text import escape_markdown, escape_mrkdwn, make_web_address, plain_line
+from almanac.core.text import escape_markdown, make_web_address, plain_line
 from almanac.digest import (
     IN_ORDER,
-    SLACK_ALL_MAX,
-    SLACK_TEXT_MAX,
     Digest,
     Section,
     as_markdown,
-    as_slack,
     format_digest,
 )
 from tests.application.cli.hostile_texts import HOSTILE, acting_in
@@ -121,13 +116,6 @@ def test_github_makes_no_link_and_calls_nobody() -> None:
     assert shown == r"www\.evil.example https\://evil.example \@everyone"
 
 
-@given(TEXTS)
-def test_a_text_for_slack_has_no_control_sequence(text: str) -> None:
-    shown = escape_mrkdwn(text)
-    assert not re.search("[<>]", shown)
-    assert unescape(re.sub("&(?!amp;|lt;|gt;)", "&amp;", shown)) == plain_line(text)
-
-
 @pytest.mark.parametrize(
     ("address", "wanted"),
     [
@@ -144,11 +132,11 @@ def test_only_a_web_address_is_a_link(address: str | None, wanted: str | None) -
 @given(SECTIONS)
 def test_every_form_is_safe_to_print_and_links_web_addresses_alone(sections: list[Section]) -> None:
     digest = digest_with(sections)
-    for form in ("table", "markdown", "json", "slack"):
+    for form in ("table", "markdown", "json"):
         shown = format_digest(digest, form)
         assert acting_in(shown) == []
         shown.encode()
-        if form in ("json", "slack"):
+        if form == "json":
             json.loads(shown)
     parsed = MarkdownIt("commonmark").parse(as_markdown(digest))
     for child in (child for token in parsed for child in token.children or ()):
@@ -156,42 +144,3 @@ def test_every_form_is_safe_to_print_and_links_web_addresses_alone(sections: lis
         if child.type == "link_open":
             assert urlsplit(str(child.attrs["href"])).hostname == "x.example"
     assert not [token for token in parsed if token.type in ("html_block", "fence", "code_block")]
-
-
-@given(SECTIONS)
-def test_a_message_for_slack_is_within_its_limits_and_counts_what_has_no_room(
-    sections: list[Section],
-) -> None:
-    message = as_slack(digest_with(sections))
-    assert len(message["blocks"]) <= 50  # docs.slack.dev, blocks
-    texts = [
-        text for block in message["blocks"] for text in block.get("elements", [block.get("text")])
-    ]
-    assert all(1 <= len(text["text"]) <= SLACK_TEXT_MAX for text in texts)
-    assert sum(len(text["text"]) for text in texts) <= SLACK_ALL_MAX
-    for part, made in zip(sections, message["blocks"][2:], strict=True):
-        lines = made["text"]["text"].split("\n")[1:]
-        shown = [line for line in lines if line.startswith("• ")]
-        counted = [line for line in lines if line.startswith("_and ")]
-        more = int(counted[0].split()[1].replace(",", "")) if counted else 0
-        if part.entries:
-            assert len(shown) + more == part.events
-        # Links are ours alone: each has a web address.
-        for target in re.findall("<([^>|]*)", made["text"]["text"]):
-            assert urlsplit(unescape(target)).hostname == "x.example"
-
-
-def test_a_message_for_slack_as_it_is_sent() -> None:
-    given = {"title": "A & <B>", "source_url": "https://x.example/?a=1&b=2", "shift_days": 2.0}
-    rows = [row("rescheduled", **given, impact=7.55)]
-    message = as_slack(digest_with([section("rescheduled", rows, more=3)]))
-    head = "Almanac, 2026-03-01 00:00 to 2026-03-02 00:00 UTC: 4 rescheduled."
-    moved = (
-        "*Rescheduled (4)*\n• <https://x.example/?a=1&amp;b=2|A &amp; &lt;B&gt;> (bitcoin): "
-        "old → new, 2 days later · impact 7.55\n_and 3 more_"
-    )
-    assert message["text"] == head
-    first, context, last = message["blocks"]
-    assert [first["text"]["text"], last["text"]["text"]] == [head, moved]
-    assert context["elements"][0]["text"] == "Last pull: 2026-03-02 00:00 UTC."
-    assert last["text"] == {"type": "mrkdwn", "text": moved, "verbatim": True}

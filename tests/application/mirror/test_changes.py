@@ -234,7 +234,6 @@ def test_a_wrong_option_is_one_line_and_exit_code_2(tmp_path: Path, almanac: Alm
         ("--follow", "--since", "soon"): "--since='soon' is not a timestamp",
         ("--once",): "--once needs --follow",
         ("--follow", "--until", "today"): "--until can't be used with --follow",
-        ("--post", "--since", "today"): "--since can't be used with --post",
     }.items():
         done = almanac("changes", *words, code=2)
         assert message in done.stderr

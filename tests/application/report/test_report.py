@@ -1,11 +1,6 @@
-"""A report: one file that loads nothing, and knows nothing that became known later.
+"""A report: one file that loads nothing, and knows nothing that became known later."""
 
-Which period follows which is tested by the posts.
-"""
-
-import json
 import re
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Final
@@ -15,7 +10,6 @@ from pydantic import SecretStr
 
 from almanac.core.errors import AlmanacError
 from almanac.database import open_database
-from almanac.digest import compute_digest
 from application.web.html_report import next_report, read_marks
 from tests.application.report.reported_home import (
     NOW,
@@ -27,7 +21,6 @@ from tests.application.report.reported_home import (
 )
 from tests.history.stories.handmade import HandmadeHome, event
 from tests.pipeline.conftest import Almanac
-from tests.pipeline.health.receiving import Receiver, receiving
 from tests.pipeline.small_home import DAY
 
 CANARY = "canary-6f21"
@@ -83,7 +76,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> str:
         tmp_path_factory.mktemp("machine-folder") / "home",
         base_url="https://api.example.com",
         api_key=SecretStr(f"{CANARY}-key"),
-        digest_url=SecretStr(f"https://hooks.example.com/{CANARY}"),
+        alert_url=SecretStr(f"https://hooks.example.com/{CANARY}"),
     )
     events = [
         known(
@@ -164,13 +157,14 @@ def test_change_that_is_dated_before_the_last_report_is_in_the_next(tmp_path: Pa
             open_database(story.home.warehouse, clock=lambda: NOW) as database,
             next_report(story.home, database.reader, "mine", NOW) as request,
         ):
-            sections = compute_digest(
-                database.reader,
-                since=request.since,
-                until=request.until,
-                places=request.places,
-            ).sections
-        return [row["event_id"] for each in sections for rows in each.entries for row in rows]
+            after, through = request.places or (0, 99)
+            found = database.sql(
+                "SELECT event_id FROM event_versions WHERE published_seq > $after "
+                "AND published_seq <= $through ORDER BY published_seq",
+                after=after,
+                through=through,
+            )
+        return [row["event_id"] for row in found.rows()]
 
     story.listed("10 06:00", event("a"), event("b"))
     story.merge()
@@ -206,12 +200,6 @@ def reported(tmp_path: Path) -> ReportedHome:
     return make_reported_home(tmp_path / "data")
 
 
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with receiving() as found:
-        yield found
-
-
 def test_reports_of_the_same_filters_follow_each_other(
     reported: ReportedHome, almanac: Almanac
 ) -> None:
@@ -220,8 +208,13 @@ def test_reports_of_the_same_filters_follow_each_other(
     assert done.stdout.startswith(f"Wrote {file.name} (")
     assert file.read_text().startswith("<!doctype html>")
     assert read_marks(reported.small.home) == {}
+    reported.publish(days=19)
     said = {almanac("report", "--since-last").stdout for _ in range(2)}
     assert len(said) == 1, "without a new pull, the same period"
+    assert "changes from 2026-03-09 11:00 to 2026-03-16 11:00 UTC." in said.pop()
+    reported.publish()
+    after = almanac("report", "--since-last").stdout
+    assert "changes from 2026-03-16 11:00 to 2026-03-18 11:00 UTC." in after
     almanac("report", "--since-last", "--coins", "BTC/USDT", "--min-impact", "high")
     almanac("report", "--since-last", "--coins", "bitcoin", "--min-impact", "5")
     assert len(read_marks(reported.small.home)) == 2
@@ -235,34 +228,3 @@ def test_wrong_arguments_are_one_line_and_change_nothing(
         assert text in done.stderr
         assert done.stderr.count("\n") == 1
     assert read_marks(reported.small.home) == {}
-
-
-def test_a_refused_post_is_one_line_and_the_next_one_has_its_changes_and_those_of_missed_days(
-    reported: ReportedHome, almanac: Almanac, receiver: Receiver
-) -> None:
-    given = {"digest_url": receiver.url}
-    reported.publish(days=19)
-    assert almanac("changes", "--post", **given).stdout == (
-        "Posted: 2026-03-09 11:00 to 2026-03-16 11:00 UTC: 1 cancelled, 1 created.\n"
-    )
-    again = almanac("changes", "--post", **given)
-    assert again.stdout == "Nothing to post: nothing was published since the last post.\n"
-    reported.publish()
-    receiver.status = 500
-    failed = almanac("changes", "--post", code=1, **given)
-    assert failed.stderr == (
-        "almanac: The digest was not posted: the response was 500, expected 2xx. It will be "
-        "retried.\n"
-    )
-    receiver.status = 204
-    assert "2026-03-16 11:00 to 2026-03-18 11:00 UTC: 2 rescheduled" in (
-        almanac("changes", "--post", **given).stdout
-    )
-    chosen = ("--post", "--kinds", "rescheduled", "--coins", "BTC/USDT", "--min-impact", "Low")
-    assert "1 rescheduled" in almanac("changes", *chosen, **given).stdout
-    assert "Nothing to post" in almanac("changes", *chosen, **given).stdout
-    del receiver.bodies[2:]
-    moved = [[row["event_id"] for row in body["rows"]] for body in receiver.bodies]
-    assert moved == [["dropped", "timed"], ["slips", "earlier"]]
-    assert receiver.bodies[0]["source"] == "sandbox:1"
-    assert str(reported.small.home.root) not in json.dumps(receiver.bodies)

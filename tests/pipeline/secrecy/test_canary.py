@@ -58,7 +58,7 @@ CUT = {
 """Kinds of answer by the end of the path."""
 COMMANDS = (
     *(("status", "--alert"), ("status", "--json"), ("doctor",), ("batches", "list"), ("verify",)),
-    *(("sql", "SELECT * FROM batches"), ("changes", "--post"), ("budget",), ("changes",)),
+    *(("sql", "SELECT * FROM batches"), ("budget",), ("changes",)),
     *(("export", "-o", "export.ics"), ("inbox", "list"), ("status", "--prometheus")),
 )
 
@@ -76,7 +76,6 @@ class Owner:
         for name, secret in (
             ("api_key", KEY),
             ("alert_url", f"http://127.0.0.1:9/{HOOK}"),
-            ("digest_url", f"http://127.0.0.1:9/{HOOK}"),
             ("webhook_secrets", "\n".join(PUSH_SECRETS)),
         ):
             file = secrets / f"almanac_{name}"
