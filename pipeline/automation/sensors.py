@@ -6,15 +6,13 @@ are in use: runs and attempts are by the machine's clock (`now`), days and defer
 service's (`at_service`).
 """
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import dagster as dg
-import msgspec
 
 from almanac.core.errors import WarehouseError
 from assets.landed_calendar import EVENT_MONTHS
@@ -55,40 +53,23 @@ _BEFORE_MIDNIGHT: Final = timedelta(minutes=1)
 _FIRST_WAIT: Final = timedelta(minutes=10)
 _LONGEST_WAIT: Final = timedelta(hours=6)
 _LONGEST_DAILY_WAIT: Final = timedelta(hours=1)
-_DOUBLED_MAX: Final = 10
-
-
-class SensorState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a sensor between two evaluations. Its cursor is this state as JSON."""
-
-    @classmethod
-    def from_cursor(cls, cursor: str | None) -> Self:
-        """Return the state in a cursor; a missing or damaged cursor gives the initial state."""
-        try:
-            return msgspec.json.decode(cursor or "{}", type=cls)
-        except msgspec.MsgspecError:
-            return cls()
-
-    def cursor(self) -> str:
-        return msgspec.json.encode(self).decode()
+_DONE: Final = "done"
+"""The cursor of `pulls` once a first pull is done."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision of a sensor to request a run or none.
-
-    `reason` explains it and names the next step. `state` is the new state; None keeps the cursor.
-    """
+    """The decision of a sensor to request a run or none; `reason` explains it and names the next
+    step."""
 
     reason: str
     request: dg.RunRequest | None = None
-    state: SensorState | None = None
 
-    def result(self, context: dg.SensorEvaluationContext) -> dg.SensorResult:
+    def result(self, cursor: str | None = None) -> dg.SensorResult:
         return dg.SensorResult(
             run_requests=[] if self.request is None else [self.request],
             skip_reason=self.reason if self.request is None else None,
-            cursor=context.cursor if self.state is None else self.state.cursor(),
+            cursor=cursor,
         )
 
 
@@ -98,6 +79,13 @@ class JobHistory:
 
     newest_at: datetime | None = None
     failures: int = 0
+
+    def next_at(self, first: timedelta, longest: timedelta) -> datetime:
+        """Return when the next run may start: after a wait that each failure but one doubles."""
+        if self.newest_at is None:
+            return datetime.min.replace(tzinfo=UTC)
+        doubled: timedelta = first * 2 ** max(0, self.failures - 1)
+        return self.newest_at + min(longest, doubled)
 
 
 def wait_for_partition(layout: Layout, decision: Decision) -> Decision:
@@ -166,28 +154,13 @@ def has_run(
     return bool(instance.get_runs(filters=filters, limit=1))
 
 
-def double_wait(first: timedelta, times: int, *, longest: timedelta) -> timedelta:
-    """Return a wait doubled a number of times, at most the longest."""
-    wait: timedelta = first * 2 ** min(max(times, 0), _DOUBLED_MAX)
-    return min(longest, wait)
-
-
-class MergeState(SensorState, frozen=True, kw_only=True):
-    """The work of the last request, the requests for it, its time, and all requests so far."""
-
-    waiting: str = ""
-    attempt: int = 0
-    at: datetime | None = None
-    requests: int = 0
-
-
 def merges_sensor(
     layout: Layout, jobs: Mapping[str, Any], home: Home, clock: Clock, service_now: Clock
 ) -> dg.SensorDefinition:
     """Return the sensor that requests the merge of landed batches and of deliveries in the inbox.
 
-    Landing leaves a marker of each batch. Attempts are timed by `clock`; the day of a run that
-    lands deliveries is the service's day.
+    Landing leaves a marker of each batch. Runs are timed by `clock`; the day of a run that lands
+    deliveries is the service's day.
     """
 
     @dg.sensor(
@@ -199,20 +172,20 @@ def merges_sensor(
         default_status=layout.sensor_status("merges"),
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        pending, deliveries, running = home.landing.pending(), Inbox(home).names(), None
-        if pending or deliveries:
-            names = layout.names(MERGE, DAILY, DELIVERIES)
-            running = find_run_in_progress(find_instance(context), names)
+        pending, deliveries = home.landing.pending(), Inbox(home).names()
+        if not pending and not deliveries:
+            return Decision("Nothing to merge.").result()
+        instance, job = find_instance(context), layout.name(DELIVERIES if deliveries else MERGE)
         decision = decide_merge(
             layout,
             pending,
             deliveries,
-            MergeState.from_cursor(context.cursor),
+            read_job_history(instance, job),
             now=clock(),
-            running=running,
+            running=find_run_in_progress(instance, layout.names(MERGE, DAILY, DELIVERIES)),
             at_service=service_now(),
         )
-        return wait_for_partition(layout, decision).result(context)
+        return wait_for_partition(layout, decision).result()
 
     return sensor
 
@@ -221,7 +194,7 @@ def decide_merge(
     layout: Layout,
     pending: Sequence[str],
     deliveries: Sequence[str],
-    state: MergeState,
+    last: JobHistory,
     *,
     now: datetime,
     running: str | None,
@@ -229,35 +202,27 @@ def decide_merge(
 ) -> Decision:
     """Decide whether to request a merge of the pending batches and of deliveries in the inbox.
 
-    There is at most one run a minute. The wait doubles while the same batches or the same oldest
-    delivery wait. `running` is the id of a run that merges. A run stores deliveries on its own day
-    only, so none is requested for them just before the day ends.
+    There is at most one run a minute; after a failure the wait doubles. `running` is the id of a
+    run that merges. A run stores deliveries on its own day only, so none is requested for them just
+    before the day ends.
     """
-    if not pending and not deliveries:
-        return Decision("Nothing to merge.", state=MergeState(at=state.at, requests=state.requests))
     count = f"{len(pending):,} batches and {len(deliveries):,} deliveries wait"
     if running is not None:
         return Decision(f"{count}; run {running[:8]} merges. Next check after that run.")
-    waiting = hashlib.sha256("/".join(deliveries[:1] or pending).encode()).hexdigest()[:12]
-    attempt = state.attempt + 1 if waiting == state.waiting else 1
-    wait = double_wait(_LEAST_WAIT, attempt - 2, longest=_LONGEST_MERGE_WAIT)
-    if state.at is not None and now < state.at + wait:
-        failed = f" attempt {state.attempt} failed, see its run's page;" if attempt > 1 else ""
-        return Decision(f"{count};{failed} the next run starts at {state.at + wait:%H:%M:%S} UTC.")
-    requests = state.requests + 1
-    # Dagster never launches a used key.
-    request = dg.RunRequest(run_key=f"{waiting}-{requests}", job_name=layout.name(MERGE))
+    if now < (next_at := last.next_at(_LEAST_WAIT, _LONGEST_MERGE_WAIT)):
+        failed = f" {last.failures} runs failed, see their pages;" if last.failures else ""
+        return Decision(f"{count};{failed} the next run starts at {next_at:%H:%M:%S} UTC.")
+    name, day = MERGE, at_service.date()
     if deliveries:
-        day = at_service.date()
+        name = DELIVERIES
         if (at_service + _BEFORE_MIDNIGHT).date() != day:
             return Decision(f"{count}; the next run belongs to the day that begins soon.")
-        request = dg.RunRequest(
-            run_key=f"{waiting}-{requests}",
-            job_name=layout.name(DELIVERIES),
-            partition_key=day.isoformat(),
-        )
-    state = MergeState(waiting=waiting, attempt=attempt, at=now, requests=requests)
-    return Decision(f"{count}; requesting a merge.", request, state)
+    request = dg.RunRequest(
+        run_key=_run_key(name, now),
+        job_name=layout.name(name),
+        partition_key=day.isoformat() if deliveries else None,
+    )
+    return Decision(f"{count}; requesting a merge.", request)
 
 
 def polls_sensor(
@@ -278,7 +243,7 @@ def polls_sensor(
         try:
             inputs = read_poll_inputs(settings, home, now)
         except WarehouseError as error:
-            return Decision(str(error)).result(context)
+            return Decision(str(error)).result()
         deferred = DeferredPulls(home.state_storage).all()
         return decide_poll(
             layout,
@@ -287,7 +252,7 @@ def polls_sensor(
             now=now,
             running=find_run_in_progress(find_instance(context), layout.names(POLL, DAILY)),
             wait_until=max((d.resume_at for d in deferred if d.work == "polls"), default=None),
-        ).result(context)
+        ).result()
 
     return sensor
 
@@ -319,18 +284,15 @@ def decide_poll(
     if not plan.requests:
         at = f"{plan.next_at:%Y-%m-%d %H:%M:%S} UTC"
         return Decision(f"Nothing is due. The next poll is due at {at}.")
+    next_at = last.next_at(_LEAST_WAIT, _LONGEST_WAIT)
     if last.newest_at is not None:
-        wait = inputs.least_interval
-        if last.failures:
-            backed_off = double_wait(_LEAST_WAIT, last.failures - 1, longest=_LONGEST_WAIT)
-            wait = max(wait, backed_off)
-        next_at = last.newest_at + wait
-        if now < next_at:
-            failed = "1 poll failed; " if last.failures == 1 else f"{last.failures} polls failed; "
-            return Decision(
-                f"{failed if last.failures else ''}the next poll starts at {next_at:%H:%M:%S} UTC "
-                "at the earliest."
-            )
+        next_at = max(next_at, last.newest_at + inputs.least_interval)
+    if now < next_at:
+        failed = "1 poll failed; " if last.failures == 1 else f"{last.failures} polls failed; "
+        return Decision(
+            f"{failed if last.failures else ''}the next poll starts at {next_at:%H:%M:%S} UTC at "
+            "the earliest."
+        )
     return Decision(
         f"A poll of {plan.requests} requests is due.",
         request_poll(layout, plan.due, run_key=_run_key(POLL, now)),
@@ -416,13 +378,6 @@ def _request_backfill(layout: Layout, backfill: OpenBackfill, run_key: str) -> d
     )
 
 
-class PullState(SensorState, frozen=True, kw_only=True):
-    """Whether the first pull is done, and how often it was requested."""
-
-    is_done: bool = False
-    attempts: int = 0
-
-
 def pulls_sensor(
     layout: Layout, jobs: Mapping[str, Any], home: Home, clock: Clock, service_now: Clock
 ) -> dg.SensorDefinition:
@@ -442,25 +397,20 @@ def pulls_sensor(
         default_status=layout.sensor_status("pulls"),
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        at_service, now, state = service_now(), clock(), PullState.from_cursor(context.cursor)
+        at_service, now, is_done = service_now(), clock(), context.cursor == _DONE
         instance, job, day = find_instance(context), layout.name(DAILY), at_service.date()
-        failed = has_run(instance, job, day, dg.DagsterRunStatus.FAILURE)
+        has_failed = has_run(instance, job, day, dg.DagsterRunStatus.FAILURE)
         # A canceled run is not retried.
         ended = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.CANCELED)
         running = find_run_in_progress(instance, layout.names(DAILY, CALENDAR))
-        first = decide_first_pull(
-            layout,
-            at_service,
-            state,
-            now=now,
-            was_pulled=(failed or not state.is_done)
-            and (was_day_pulled(home, day) or has_run(instance, job, day, *ended)),
-            has_failed=failed,
-            running=running,
-            last=read_job_history(instance, job),
-        )
-        if first.request is not None:
-            return wait_for_partition(layout, first).result(context)
+        if (has_failed or not is_done) and (
+            was_day_pulled(home, day) or has_run(instance, job, day, *ended)
+        ):
+            is_done, has_failed = True, False
+        first = Decision("Done: the schedule pulls each day.")
+        if has_failed or not is_done:
+            last = read_job_history(instance, job)
+            first = decide_first_pull(layout, at_service, now=now, running=running, last=last)
         deferred = decide_resume(
             layout,
             DeferredPulls(home.state_storage).all(),
@@ -470,52 +420,31 @@ def pulls_sensor(
             running=running,
             last=partial(read_job_history, instance),
         )
-        reason = f"{first.reason} {deferred.reason}"
-        decision = Decision(reason, deferred.request, first.state)
-        return wait_for_partition(layout, decision).result(context)
+        decision = Decision(f"{first.reason} {deferred.reason}", first.request or deferred.request)
+        return wait_for_partition(layout, decision).result(_DONE if is_done else context.cursor)
 
     return sensor
 
 
 def decide_first_pull(
-    layout: Layout,
-    at_service: datetime,
-    state: PullState,
-    *,
-    now: datetime,
-    was_pulled: bool,
-    has_failed: bool,
-    running: str | None,
-    last: JobHistory,
+    layout: Layout, at_service: datetime, *, now: datetime, running: str | None, last: JobHistory
 ) -> Decision:
-    """Decide whether to request the pull of the service's day: the first pull, or a retry.
-
-    The run key names the attempt, so that two daemons request one run.
-    """
+    """Decide whether to request the pull of the service's day, which was not pulled or failed."""
     day = at_service.date()
-    if was_pulled or (state.is_done and not has_failed):
-        done = PullState(is_done=True, attempts=state.attempts)
-        return Decision("Done: the schedule pulls each day.", state=done)
     if at_service < datetime.combine(day, EXPORT_IS_OUT_AT, UTC):
         return Decision(f"The schedule pulls {day} at {EXPORT_IS_OUT_AT:%H:%M} UTC.")
     if running is not None:
         return Decision(f"Run {running[:8]} is in progress. Next decision after that run.")
-    if (state.attempts or has_failed) and last.newest_at is not None:
-        wait = double_wait(_FIRST_WAIT, last.failures - 1, longest=_LONGEST_DAILY_WAIT)
-        if now < last.newest_at + wait:
-            return Decision(
-                f"The pull of {day} failed; the next attempt is at "
-                f"{last.newest_at + wait:%H:%M} UTC. The run's page shows the reason."
-            )
-    attempts = state.attempts + 1
+    if last.failures and now < (next_at := last.next_at(_FIRST_WAIT, _LONGEST_DAILY_WAIT)):
+        return Decision(
+            f"The pull of {day} failed; the next attempt is at {next_at:%H:%M} UTC. The run's page "
+            "shows the reason."
+        )
     return Decision(
         f"Nothing was pulled on {day} yet; requesting the pull.",
         dg.RunRequest(
-            run_key=f"{day}-{attempts}",
-            job_name=layout.name(DAILY),
-            partition_key=day.isoformat(),
+            run_key=_run_key(DAILY, now), job_name=layout.name(DAILY), partition_key=day.isoformat()
         ),
-        PullState(is_done=state.is_done, attempts=attempts),
     )
 
 
@@ -544,7 +473,6 @@ def _unless_too_early(
 
     After a success there is a wait too, since the same work may be left undone again.
     """
-    wait = double_wait(_FIRST_WAIT, last.failures, longest=_LONGEST_WAIT)
-    if last.newest_at is not None and now < (next_at := last.newest_at + wait):
+    if now < (next_at := last.next_at(_FIRST_WAIT, _LONGEST_WAIT)):
         return Decision(f"{why}; the next attempt is at {next_at:%H:%M:%S} UTC.")
     return Decision(why, request)

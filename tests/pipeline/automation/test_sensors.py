@@ -12,8 +12,6 @@ from assets.layout import Layout
 from pipeline.automation.sensors import (
     Decision,
     JobHistory,
-    MergeState,
-    PullState,
     decide_first_pull,
     decide_merge,
     decide_resume,
@@ -33,7 +31,7 @@ EARLY = datetime(2026, 3, 2, 0, 19, tzinfo=UTC)
 RESET = datetime(2026, 4, 1, tzinfo=UTC)
 SOON = RESET + timedelta(minutes=1)
 MINUTE = timedelta(minutes=1)
-DONE = PullState(is_done=True).cursor()
+DONE = "done"
 
 
 @pytest.fixture
@@ -57,15 +55,10 @@ def tick(
     return result
 
 
-def decide_first(state: PullState, now: datetime = NOW, **given: Any) -> Decision:
-    facts = {
-        "was_pulled": False,
-        "has_failed": False,
-        "running": None,
-        "last": JobHistory(),
-        **given,
-    }
-    return decide_first_pull(Layout(), now, state, now=now, **facts)
+def decide_first(
+    now: datetime = NOW, *, running: str | None = None, last: JobHistory | None = None
+) -> Decision:
+    return decide_first_pull(Layout(), now, now=now, running=running, last=last or JobHistory())
 
 
 def scheduled(small: SmallHome, day: int = 2) -> Any:
@@ -100,32 +93,22 @@ def test_a_day_that_almanac_run_landed_is_not_pulled_and_later_days_are_left_to_
 
 
 def test_before_the_export_is_out_the_schedule_pulls(small: SmallHome) -> None:
-    assert decide_first(PullState(), running="abcdefgh").request is None
-    decision = decide_first(PullState(), EARLY)
+    assert decide_first(running="abcdefgh").request is None
+    decision = decide_first(EARLY)
     assert decision.request is None
     assert "The schedule pulls 2026-03-02 at 00:20 UTC." in decision.reason
     small.land(at=EARLY)
     assert isinstance(scheduled(small), dg.RunRequest)
 
 
-def test_a_day_whose_run_failed_is_pulled_again_until_it_succeeds() -> None:
-    state, last = PullState(is_done=True, attempts=1), JobHistory(NOW, failures=1)
-    assert decide_first(state, NOW + DAY, last=last).request is None
-    soon = decide_first(state, NOW + 9 * MINUTE, last=last, has_failed=True)
+def test_the_wait_after_failed_pulls_of_a_day_doubles_up_to_an_hour() -> None:
+    once, often = JobHistory(NOW, failures=1), JobHistory(NOW, failures=8)
+    soon = decide_first(NOW + 9 * MINUTE, last=once)
     assert soon.request is None
     assert "the next attempt is at 12:10 UTC" in soon.reason
-    later = decide_first(state, NOW + 10 * MINUTE, last=last, has_failed=True)
-    assert later.request is not None
-    assert later.request.run_key == "2026-03-02-2"
-    assert (
-        decide_first(state, NOW + DAY / 4, last=last, has_failed=True, was_pulled=True).request
-        is None
-    )
-    often = JobHistory(NOW, failures=8)
-    assert (
-        decide_first(state, NOW + timedelta(hours=1), last=often, has_failed=True).request
-        is not None
-    )
+    assert decide_first(NOW + 10 * MINUTE, last=once).request is not None
+    assert decide_first(NOW + 59 * MINUTE, last=often).request is None
+    assert decide_first(NOW + 60 * MINUTE, last=often).request is not None
 
 
 def test_the_sensor_retries_the_failed_run_of_a_day_until_one_succeeds_or_is_cancelled(
@@ -258,53 +241,28 @@ def test_a_due_pull_is_requested_once_and_again_only_after_a_wait(
 
 
 def decide_batches(
-    pending: list[str], state: MergeState, now: datetime = NOW, running: str | None = None
+    pending: list[str], last: JobHistory, now: datetime = NOW, running: str | None = None
 ) -> Decision:
-    return decide_merge(Layout(), pending, [], state, now=now, running=running, at_service=now)
+    return decide_merge(Layout(), pending, [], last, now=now, running=running, at_service=now)
 
 
-def remembered(decision: Decision) -> MergeState:
-    assert isinstance(decision.state, MergeState)
-    return decision.state
-
-
-def test_a_merge_of_the_same_batches_is_requested_after_a_wait_that_doubles() -> None:
-    keys, state, now = [], MergeState(), NOW
-    for _ in range(8 * 60):
-        decision = decide_batches(["one"], state, now)
-        if decision.request is not None:
-            keys.append((decision.request.run_key, int((now - NOW).total_seconds()) // 60))
-        else:
-            assert "the next run starts at" in decision.reason
-        state, now = decision.state or state, now + MINUTE  # type: ignore[assignment]
-    assert len({key for key, _ in keys}) == len(keys)
-    assert [minute for _, minute in keys[:7]] == [0, 1, 3, 7, 15, 31, 63]
-    assert keys[-1][1] - keys[-2][1] == 60
-
-
-def test_a_merge_of_other_batches_starts_with_attempt_1() -> None:
-    none = decide_batches([], MergeState(waiting="a", attempt=3, at=NOW))
-    rested = MergeState(at=NOW)
-    assert (none.request, none.state, none.reason) == (None, rested, "Nothing to merge.")
-    busy = decide_batches(["one"], MergeState(), running="0123456789")
+def test_merges_are_a_minute_apart_and_the_wait_after_failures_doubles() -> None:
+    busy = decide_batches(["one"], JobHistory(), running="0123456789")
     assert busy.request is None and "run 01234567 merges" in busy.reason
-    first = decide_batches(["one"], MergeState())
-    second = decide_batches(["one", "two"], remembered(first), NOW + MINUTE)
-    assert first.request is not None
-    assert second.request is not None
-    assert second.request.run_key != first.request.run_key
-    assert remembered(second).attempt == 1
+    assert decide_batches(["one"], JobHistory()).request is not None
+    for failures, minutes in ((0, 1), (1, 1), (2, 2), (3, 4), (8, 60)):
+        last = JobHistory(NOW, failures)
+        before = decide_batches(["one"], last, NOW + minutes * MINUTE - timedelta(seconds=1))
+        assert before.request is None and "the next run starts at" in before.reason
+        assert decide_batches(["one"], last, NOW + minutes * MINUTE).request is not None
 
 
-def test_a_restarted_daemon_requests_one_merge_for_a_landed_batch(
+def test_a_merge_is_requested_for_a_landed_batch(
     small: SmallHome, instance: dg.DagsterInstance
 ) -> None:
-    empty = tick(small, instance, "merges", cursor="{not json")
+    empty = tick(small, instance, "merges")
     assert empty.run_requests == []
-    assert empty.skip_reason is not None
+    assert "Nothing to merge" in str(empty.skip_reason)
     small.land("categories")
-    first = tick(small, instance, "merges", cursor=empty.cursor)
-    assert len(first.run_requests or ()) == 1
-    second = tick(small, instance, "merges", cursor=first.cursor)
-    assert second.run_requests == []
-    assert "attempt 1 failed" in str(second.skip_reason)
+    (request,) = tick(small, instance, "merges").run_requests or ()
+    assert request.job_name == "merge"

@@ -13,7 +13,7 @@ import pytest
 from application import receiver
 from application.receiver import MergeThread
 from assets.layout import Layout
-from pipeline.automation.sensors import Decision, MergeState, decide_merge
+from pipeline.automation.sensors import Decision, JobHistory, decide_merge
 from pipeline.build import build_definitions, make_layout
 from pipeline.home_location import locate_home
 from pipeline.settings import Settings
@@ -201,14 +201,11 @@ def test_a_run_lands_merges_publishes_and_checks_before_the_first_pull_too(tmp_p
         assert places == sorted(places)
 
 
-def tick(
-    settings: Settings, instance: dg.DagsterInstance, cursor: str | None = None, now: datetime = NOW
-) -> dg.SensorResult:
-    """Evaluate the sensor of a fresh daemon, which has only the cursor."""
-    definitions = definitions_at(settings, now)
+def tick(settings: Settings, instance: dg.DagsterInstance) -> dg.SensorResult:
+    """Evaluate the sensor of a fresh daemon."""
+    definitions = definitions_at(settings)
     sensor = definitions.resolve_sensor_def("market_events_merges")
-    context = dg.build_sensor_context(instance=instance, cursor=cursor, definitions=definitions)
-    result = sensor(context)
+    result = sensor(dg.build_sensor_context(instance=instance, definitions=definitions))
     assert isinstance(result, dg.SensorResult)
     return result
 
@@ -223,18 +220,8 @@ def test_the_sensor_requests_one_run_of_today_while_deliveries_wait(
     settings, home = begun(tmp_path)
     assert "Nothing to merge" in str(tick(settings, instance).skip_reason)
     store(home, NOW, delivery(1), delivery(2))
-    first = tick(settings, instance)
-    ((first_key, day),) = requested(first)
+    ((_, day),) = requested(tick(settings, instance))
     assert day == TODAY.isoformat()
-    second = tick(settings, instance, first.cursor, NOW + timedelta(seconds=15))
-    assert "0 batches and 2 deliveries wait" in str(second.skip_reason)
-    Inbox(home).land(lambda: NOW)
-    store(home, NOW, delivery(3))
-    soon = tick(settings, instance, second.cursor, NOW + timedelta(seconds=59))
-    assert "1 deliveries wait; the next run starts at 09:01:00 UTC" in str(soon.skip_reason)
-    later = tick(settings, instance, soon.cursor, NOW + MINUTE)
-    ((later_key, day),) = requested(later)
-    assert day == TODAY.isoformat() and later_key != first_key
 
 
 def test_no_run_is_requested_while_one_lands_or_merges(
@@ -248,28 +235,18 @@ def test_no_run_is_requested_while_one_lands_or_merges(
     assert requested(result) == []
     assert f"run {run.run_id[:8]} merges" in str(result.skip_reason)
     instance.report_run_canceled(run)
-    assert len(requested(tick(settings, instance, result.cursor))) == 1
+    assert len(requested(tick(settings, instance))) == 1
 
 
-def decided(waiting: list[str], state: MergeState, now: datetime) -> Decision:
-    return decide_merge(Layout(), [], waiting, state, now=now, running=None, at_service=now)
+def decided(now: datetime) -> Decision:
+    return decide_merge(Layout(), [], ["1"], JobHistory(), now=now, running=None, at_service=now)
 
 
 def test_no_run_is_requested_just_before_midnight_that_would_land_on_the_next_day() -> None:
     before_midnight = datetime(2026, 3, 2, 23, 59, 10, tzinfo=UTC)
-    decision = decided(["1"], MergeState(), before_midnight)
+    decision = decided(before_midnight)
     assert decision.request is None
     assert "the day that begins soon" in decision.reason
-    decision = decided(["1"], MergeState(), before_midnight + MINUTE)
+    decision = decided(before_midnight + MINUTE)
     assert decision.request is not None
     assert decision.request.partition_key == "2026-03-03"
-
-
-def test_the_wait_doubles_while_runs_land_nothing() -> None:
-    minutes, state = [], MergeState()
-    for minute in range(40):
-        decision = decided(["1"], state, NOW + minute * MINUTE)
-        if decision.request is not None:
-            minutes.append(minute)
-        state = decision.state or state  # type: ignore[assignment]
-    assert minutes == [0, 1, 3, 7, 15, 31]
