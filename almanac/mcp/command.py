@@ -10,7 +10,7 @@ from almanac.commands import locate_warehouse
 from almanac.console import EXIT_INTERRUPTED, HomeOption, fail, warnings
 from almanac.core.files import remove_own_folders
 
-_SDK = ("mcp", "mcp_types", "anyio", "pydantic")
+_SDK = ("mcp", "mcp_types", "pydantic")
 
 
 def mcp(home: HomeOption = None) -> None:

@@ -7,24 +7,20 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
 from typing import Any, Final
 
-import anyio
 import mcp_types as types
-from mcp import MCPError
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.server.stdio import stdio_server
-from mcp.shared.message import SessionMessage
-from pydantic import ValidationError
 
 from almanac.coins import Coin
-from almanac.core.errors import AlmanacError, AmbiguousCoin, InvalidArgument
+from almanac.core.errors import AlmanacError, AmbiguousCoin
 from almanac.core.text import escape_characters, json_text
-from almanac.mcp.tools import TOOLS, read_arguments
+from almanac.mcp.tools import TOOLS
 
 CallTool = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 """Returns the answer of a tool. It may raise an AlmanacError, whose text is for the assistant."""
@@ -39,7 +35,6 @@ INSTRUCTIONS: Final = (
 _THREADS: Final = 4
 _QUERIES: Final = 64
 """Queries that run or wait for their turn, so that each waits as long as its refusal says."""
-_NO_JSON: Final = "json_invalid"
 log = logging.getLogger(__name__)
 
 
@@ -92,25 +87,7 @@ def make_server(call: CallTool) -> Server[Any]:
         on_list_tools=partial(_give, types.ListToolsResult(tools=tools)),
         on_call_tool=call_tool,
     )
-    server.middleware.append(_read_tool_call)
     return server
-
-
-async def _read_tool_call(
-    ctx: ServerRequestContext[Any, Any], call_next: CallNext
-) -> HandlerResult:
-    """Accept arguments that are the JSON text of an object, and say what a wrong call lacks."""
-    if ctx.method != "tools/call":
-        return await call_next(ctx)
-    try:
-        params = dict(ctx.params or {})
-        params["arguments"] = read_arguments(params.get("arguments"))
-        return await call_next(replace(ctx, params=params))
-    except InvalidArgument as error:
-        raise MCPError(types.INVALID_PARAMS, str(error)) from None
-    except ValidationError:
-        expected = "tools/call: expected the name of a tool, and its arguments as an object"
-        raise MCPError(types.INVALID_PARAMS, expected) from None
 
 
 async def _give(result: Any, context: Any, params: Any) -> Any:
@@ -128,66 +105,7 @@ def _refuse(message: str, facts: dict[str, Any] | None = None) -> types.CallTool
 
 
 async def serve_stdio(call: CallTool) -> None:
-    """Answer a client on standard input and output until the input ends and all is answered.
-
-    The SDK cancels open requests when its input ends, so it ends here after the last response.
-    """
+    """Answer a client on standard input and output until the input ends."""
     server = make_server(call)
-    sending, receiving = anyio.create_memory_object_stream[SessionMessage | Exception]()
-    answering, answered = anyio.create_memory_object_stream[SessionMessage]()
-    open_requests: set[types.RequestId] = set()
-    progress = anyio.Condition()
-    async with stdio_server() as (reading, writing), anyio.create_task_group() as group:
-
-        async def relay_requests() -> None:
-            async with sending:
-                async for item in reading:
-                    read = item if isinstance(item, SessionMessage) else _read_again(item)
-                    message = None if read is None else read.message
-                    if isinstance(message, types.JSONRPCError) and message.id is None:
-                        await writing.send(SessionMessage(message))
-                        continue
-                    if isinstance(message, types.JSONRPCRequest):
-                        open_requests.add(message.id)
-                    elif isinstance(message, types.JSONRPCNotification) and message.params:
-                        # A notification that names a request cancels it: no response follows.
-                        open_requests.discard(message.params.get("requestId", ""))
-                    if read is not None:
-                        await sending.send(read)
-                async with progress:
-                    while open_requests:
-                        await progress.wait()
-
-        async def relay_responses() -> None:
-            async with writing, answered:
-                async for item in answered:
-                    await writing.send(item)
-                    if isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError):
-                        async with progress:
-                            open_requests.discard(item.message.id)
-                            progress.notify()
-
-        group.start_soon(relay_requests)
-        group.start_soon(relay_responses)
-        async with answering:
-            await server.run(receiving, answering, server.create_initialization_options())
-
-
-def _read_again(error: Exception) -> SessionMessage | None:
-    """Return the message of a line that the SDK did not read, or its refusal; None for a blank."""
-    wrong = error.errors()[0] if isinstance(error, ValidationError) else None
-    if wrong is None or wrong["type"] != _NO_JSON:
-        return _refuse_line(types.INVALID_REQUEST)
-    line = wrong["input"].removeprefix("\ufeff").strip()
-    if not line:
-        return None
-    try:
-        return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
-    except ValidationError as again:
-        is_json = again.errors()[0]["type"] != _NO_JSON
-        return _refuse_line(types.INVALID_REQUEST if is_json else types.PARSE_ERROR)
-
-
-def _refuse_line(code: int) -> SessionMessage:
-    wrong = types.ErrorData(code=code, message="expected a JSON-RPC 2.0 message")
-    return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=None, error=wrong))
+    async with stdio_server() as (reading, writing):
+        await server.run(reading, writing, server.create_initialization_options())

@@ -1,29 +1,22 @@
 """The tools of an assistant: their arguments, as models, with descriptions, and their answers."""
 
 import json
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from datetime import datetime
-from functools import partial
 from typing import Annotated, Any, Final, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from almanac.coins import resolve_coins
-from almanac.core.errors import AlmanacError, AmbiguousCoin, InvalidArgument, UnknownName
+from almanac.core.errors import InvalidArgument, UnknownName
 from almanac.core.statements import Statements
 from almanac.core.text import cut_line, json_text
 from almanac.database import Database
 from almanac.events import (
-    KINDS,
-    STATUSES,
     Estimated,
     check_observed,
-    read_choices,
     read_known_at,
-    resolve_categories,
 )
 from almanac.reader import Ambiguous, Reader
 from almanac.results import Result
@@ -37,8 +30,6 @@ _LONG: Final = (
     *("snapshot_url", "last_verified_at", "created_at", "updated_at", "last_pull_at"),
 )
 """Columns of events that history_of alone shows."""
-_FENCED: Final = re.compile(r"\s*```\w*\s(.*?)```\s*", re.DOTALL)
-_JOINED: Final = re.compile(r"\s*,\s*(?:and\s+)?|^and\s+|\s+(?:and|&)\s+")
 _TIME: Final = "ISO 8601 (a date is its first moment, UTC), yesterday, or an age such as 24h or 7d."
 AsOf = Annotated[
     str, Field(description=f"Time of knowledge: nothing learned later is used. {_TIME}")
@@ -57,46 +48,8 @@ def _read_list(value: Any) -> list[Any]:
     return [each for each in (value if isinstance(value, list) else [value]) if not _is_empty(each)]
 
 
-def _read_single(value: Any) -> Any:
-    """Return a value without a list around it; a truth value is a word."""
-    if isinstance(value, list) and len(value) == 1:
-        (value,) = value
-    return str(value).lower() if isinstance(value, bool) else value
-
-
-def _strip_fence(value: Any) -> Any:
-    """Return a text without the Markdown fence around it."""
-    found = _FENCED.fullmatch(value) if isinstance(value, str) else None
-    return value if found is None else found[1]
-
-
-def _split_joined(texts: list[str], resolve: Callable[[list[str]], object]) -> list[str]:
-    """Return names. An unknown text with a known name beside a comma or `and` is split there."""
-
-    def is_name(text: str) -> bool:
-        try:
-            resolve([text])
-        except AmbiguousCoin:
-            return True
-        except AlmanacError:
-            return False
-        return True
-
-    names: list[str] = []
-    for text in texts:
-        parts = [part for part in _JOINED.split(text) if part]
-        is_joined = parts != [text] and not is_name(text) and any(map(is_name, parts))
-        names += parts if is_joined else [text]
-    return names
-
-
-def _read_estimated(value: Any) -> Any:
-    word = value.lower() if isinstance(value, str) else value
-    return {"true": "include", "false": "drop"}.get(word, word)
-
-
 class Tool(BaseModel, ABC):
-    """The arguments of a tool, read as assistants write them; an empty one is not given."""
+    """The arguments of a tool. An empty one is not given; a list may be a text with commas."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -114,7 +67,7 @@ class Tool(BaseModel, ABC):
     def _read_forms(cls, given: dict[str, Any]) -> dict[str, Any]:
         lists = {n for n, f in cls.model_fields.items() if get_origin(f.annotation) is list}
         return {
-            name: (_read_list if name in lists else _read_single)(value)
+            name: _read_list(value) if name in lists else value
             for name, value in given.items()
             if not _is_empty(value)
         }
@@ -150,11 +103,9 @@ class _Filters(Tool):
         """Return the filters that are given; ranks are as of a time."""
         given = self.model_dump(include={"min_impact"}, exclude_unset=True)
         if self.categories:
-            find = partial(resolve_categories, reader)
-            given["categories"] = _split_joined(self.categories, find)
+            given["categories"] = self.categories
         if self.coins:
-            coins = _split_joined(self.coins, partial(resolve_coins, reader))
-            given["coins"] = resolve_coins(reader, coins, moment, self.ambiguous)
+            given["coins"] = resolve_coins(reader, self.coins, moment, self.ambiguous)
         return given
 
 
@@ -165,7 +116,7 @@ class Upcoming(_Filters):
 
     within: str = "14d"
     """How far ahead an event may begin: 24h, 7d, 8w."""
-    estimated: Annotated[Estimated, BeforeValidator(_read_estimated)] = "include"
+    estimated: Estimated = "include"
     """Events without an exact date."""
     as_of: AsOf = ""
 
@@ -195,7 +146,7 @@ class EventsAsOf(_Filters):
             **self.filters(database.reader, moment),
             as_of=moment,
             window=(self.from_ or None, self.to or None),
-            status=_split_joined(self.status, lambda w: read_choices(w, "status", STATUSES)),
+            status=self.status,
         )
         return moment, _shorten(found)
 
@@ -238,8 +189,7 @@ class WhatChanged(_Filters):
         if until < since:
             raise InvalidArgument(f"until: {self.until} is before since, {self.since}")
         filters = self.filters(database.reader, until)
-        kinds = _split_joined(self.kinds, lambda words: read_choices(words, "kinds", KINDS))
-        return until, database.changes(since, until, kinds=kinds or None, **filters)
+        return until, database.changes(since, until, kinds=self.kinds or None, **filters)
 
 
 class CoverageOfDates(Tool):
@@ -259,7 +209,7 @@ class Query(Tool):
     past read FROM events_as_of('2026-03-01'). The column date is a day only if date_precision is
     instant or day: select displayed_date_full. Use ORDER BY to read on with offset."""
 
-    sql: Annotated[str, BeforeValidator(_strip_fence)] = ""
+    sql: str = ""
     """Such as SELECT status, count(*) FROM events GROUP BY status"""
     table: str = ""
     """A table or view, to describe it."""
@@ -276,21 +226,6 @@ TOOLS: Final[Mapping[str, type[Tool]]] = {
     "coverage": CoverageOfDates,
     "query": Query,
 }
-
-
-def read_arguments(given: object) -> dict[str, Any]:
-    """Return the arguments of a call: an object, or the JSON text of one.
-
-    Raises:
-        InvalidArgument: they are something else.
-    """
-    if isinstance(given, str):
-        with suppress(ValueError, RecursionError):
-            given = json.loads(_strip_fence(given).strip() or "{}")
-    if not isinstance(given, dict | None):
-        got = cut_line(json.dumps(given, ensure_ascii=False), 100)
-        raise InvalidArgument(f'arguments: expected an object, such as {{"limit": 5}}; got {got}')
-    return given or {}
 
 
 def read_call(name: str, given: Mapping[str, Any]) -> Tool:

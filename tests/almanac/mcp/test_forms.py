@@ -24,7 +24,6 @@ READ: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("upcoming", {"coins": "null", "as_of": " "}, {}),
     ("upcoming", {**ALL, "min_impact": "7.5"}, {**ALL, "min_impact": 7.5}),
     ("upcoming", {**ALL, "min_impact": "High"}, {**ALL, "min_impact": 5}),
-    ("upcoming", {**ALL, "min_impact": ["high"]}, {**ALL, "min_impact": 5}),
     ("upcoming", {**ALL, "coins": "BTC"}, {**ALL, "coins": ["slug:bitcoin"]}),
     ("upcoming", {**ALL, "coins": "$BTC"}, {**ALL, "coins": ["slug:bitcoin"]}),
     ("upcoming", {**ALL, "coins": ["BTCUSDT"]}, {**ALL, "coins": ["slug:bitcoin"]}),
@@ -35,22 +34,9 @@ READ: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ),
     ("upcoming", {**ALL, "coins": "['BTC']"}, {**ALL, "coins": ["slug:bitcoin"]}),
     ("upcoming", {**ALL, "coins": ["BTC", None, ""]}, {**ALL, "coins": ["slug:bitcoin"]}),
-    *(
-        ("upcoming", {**ALL, "coins": joined}, {**ALL, "coins": ["slug:bitcoin", "slug:first-sun"]})
-        for joined in (
-            ["BTC,First Sun"],
-            "BTC and First Sun",
-            ["BTC, and First Sun"],
-            "BTC, and First Sun",
-            "BTC & First Sun",
-        )
-    ),
     ("upcoming", {**ALL, "categories": "token unlock"}, {**ALL, "categories": ["Token Unlock"]}),
     ("upcoming", {"within": "24h"}, {"within": "1d"}),
     ("upcoming", {"within": "2 weeks"}, {}),
-    ("upcoming", {"within": ["7d"]}, {"within": "7d"}),
-    ("upcoming", {**ALL, "estimated": False}, {**ALL, "estimated": "drop"}),
-    ("upcoming", {**ALL, "estimated": "Only"}, {**ALL, "estimated": "only"}),
     ("upcoming", {"as_of": "24h"}, {"as_of": "2026-03-07T12:00:00Z"}),
     ("upcoming", {"as_of": "yesterday"}, {"as_of": "2026-03-07"}),
     ("events_as_of", {"status": "Scheduled, Cancelled"}, {"status": ["scheduled", "cancelled"]}),
@@ -71,11 +57,6 @@ READ: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
         {"since": "7d", "kinds": ["RESCHEDULED", "made exact"]},
         {"since": SINCE, "kinds": ["rescheduled", "made_exact"]},
     ),
-    (
-        "what_changed",
-        {"since": "7d", "kinds": ["rescheduled and cancelled"]},
-        {"since": SINCE, "kinds": ["rescheduled", "cancelled"]},
-    ),
     ("what_changed", {"since": "7d", "kinds": "all"}, {"since": SINCE}),
     (
         "what_changed",
@@ -84,7 +65,6 @@ READ: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ),
     ("coverage", {"as_of": None, "limit": "5"}, {"limit": 5}),
     ("query", {"sql": None, "table": "EVENTS"}, {"table": "events"}),
-    ("query", {"sql": "```sql\nFROM range(3)\n```"}, {"sql": "FROM range(3)"}),
     ("query", {"sql": " FROM range(3) ", "limit": 2.0}, {"sql": "FROM range(3)", "limit": 2}),
 )
 REFUSED: tuple[tuple[str, dict[str, Any], str], ...] = (
@@ -106,11 +86,9 @@ REFUSED: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("upcoming", {"limit": float("inf")}, "limit: Input should be a finite number; got Infinity"),
     ("upcoming", {"coins": [{"x": float("nan")}]}, 'got {"x": NaN}'),
     ("upcoming", {"min_impact": float("nan")}, "expected a score from 0 to 10"),
-    ("upcoming", {"limit": True}, "limit: Input should be a valid integer"),
     ("upcoming", {"offset": "nan"}, "offset: Input should be a valid integer"),
     ("upcoming", {"estimated": "maybe"}, "'include', 'drop' or 'only'"),
     ("upcoming", {"min_impact": 11}, "expected a score from 0 to 10, or Low, Mid, High, Critical"),
-    ("upcoming", {"min_impact": True}, "expected a score from 0 to 10"),
     ("events_as_of", {"status": "moved"}, "expected scheduled, cancelled, withdrawn"),
     (
         "events_as_of",
