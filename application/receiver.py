@@ -12,7 +12,6 @@ what arrives.
 
 import asyncio
 import logging
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from typing import Final
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from almanac.core.errors import WarehouseError
@@ -41,7 +40,6 @@ HEALTH_PATH: Final = "/healthz"
 MERGE_EVERY_S: Final = 30.0
 """Other processes land batches too, so there is a merge without a new delivery."""
 _REFUSALS_LOGGED_EVERY_S: Final = 60.0
-_CHALLENGE: Final = re.compile(r"[A-Za-z0-9._~+/=-]{1,256}")
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +112,7 @@ class Receiver:
         self.app.router.redirect_slashes = False
 
     async def _answer(self, request: Request) -> Response:
-        return await (self._receive if request.method == "POST" else self._register)(request)
+        return await (self._receive if request.method == "POST" else self._show_health)(request)
 
     async def _receive(self, request: Request) -> Response:
         try:
@@ -153,14 +151,6 @@ class Receiver:
             self._refusals.clear()
         headers = {"Retry-After": "5"} if refusal.status == 503 else None
         return JSONResponse({"error": refusal.reason}, refusal.status, headers)
-
-    async def _register(self, request: Request) -> Response:
-        """Return the challenge of a registration if it is safe to send back."""
-        query = request.query_params
-        challenge = query.get("challenge") or query.get("hub.challenge") or ""
-        if _CHALLENGE.fullmatch(challenge):
-            return PlainTextResponse(challenge, headers={"X-Content-Type-Options": "nosniff"})
-        return await self._show_health(request)
 
     async def _show_health(self, request: Request) -> Response:
         if self._is_failing:

@@ -6,9 +6,8 @@ context.
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-import msgspec
 import typer
 
 from almanac.console import JsonOption, people
@@ -18,8 +17,6 @@ from application.console import print_json, show_records
 from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
 from catalog.contract.plans import PLANS
 from catalog.server.service_dir import ServiceDir
-from catalog.server.webhooks import endpoints
-from catalog.server.webhooks.endpoints import Endpoint
 
 keys_app = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys.")
 endpoints_app = typer.Typer(
@@ -50,33 +47,37 @@ def create(
     context: typer.Context,
     account: Annotated[str, typer.Argument(help="The account; created if it is new.")],
     plan: Annotated[PlanName, typer.Option(help="The plan of a new account.")],
-    rate: Annotated[float | None, typer.Option(help="Requests a second; Enterprise only.")] = None,
-    burst: Annotated[int | None, typer.Option(help="Burst; Enterprise only.")] = None,
-    quota: Annotated[int | None, typer.Option(help="Requests a month; Enterprise only.")] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(min=0.001, max=1e6, help="Requests a second; Enterprise only."),
+    ] = None,
+    burst: Annotated[
+        int | None, typer.Option(min=1, max=10**6, help="Burst; Enterprise only.")
+    ] = None,
+    quota: Annotated[
+        int | None, typer.Option(min=0, max=10**12, help="Requests a month; Enterprise only.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Create a key and show it once."""
     limits = {"rate_per_s": rate, "burst": burst, "monthly_quota": quota}
-    key, stored = _service_dir(context).key_book().create(account, PLANS[plan], **limits)
-    _show_secret(stored.id, "key", key, as_json=as_json)
+    key, grant = _service_dir(context).key_book().create(account, PLANS[plan], **limits)
+    _show_secret(grant.id, "key", key, as_json=as_json)
 
 
 @keys_app.command(name="list")
 def list_keys(context: typer.Context, as_json: JsonOption = False) -> None:
     """List accounts and keys. Only the SHA-256 of a key is stored, so keys are not shown again."""
-    accounts = _service_dir(context).key_book().read().accounts if _is_there(context) else ()
-    now = utc_now()
-    rows: list[dict[str, Any]] = [
+    grants = _service_dir(context).key_book().grants() if _is_there(context) else ()
+    rows = [
         {
-            "id": key.id,
-            "account": account.name,
-            "plan": account.plan,
-            "created_at": key.created_at,
-            "expires_at": key.expires_at,
-            "usable": key.is_usable(now),
+            "id": grant.id,
+            "account": grant.account,
+            "plan": grant.plan_name,
+            "created_at": grant.created_at,
+            "revoked_at": grant.revoked_at,
         }
-        for account in accounts
-        for key in account.keys
+        for grant in grants
     ]
     if as_json:
         print_json(rows)
@@ -98,7 +99,9 @@ _SHOWN: Final = (
     *("id", "endpoint_id", "kind", "created_at", "state", "attempts", "next_attempt_at"),
     *("last_status", "last_error"),
 )
-IdArgument = Annotated[str, typer.Argument(help="The endpoint's id.")]
+_ENDPOINT_FIELDS: Final = (
+    *("id", "account", "url", "signature", "allow_private", "created_at", "disabled_reason"),
+)
 
 
 @endpoints_app.command("add")
@@ -120,64 +123,28 @@ def add_endpoint(
 ) -> None:
     """Add an endpoint and print its signing secret once."""
     book = _service_dir(context).endpoint_book()
-    endpoint, secret = book.add(
-        url, account=account, allow_private=allow_private, signature=signature
-    )
-    _show_secret(endpoint.id, "secret", secret, as_json=as_json)
+    endpoint = book.add(url, account=account, allow_private=allow_private, signature=signature)
+    _show_secret(endpoint.id, "secret", endpoint.secret, as_json=as_json)
 
 
 @endpoints_app.command("list")
 def list_endpoints(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the endpoints."""
-    found = []
-    if _is_there(context):
-        book = _service_dir(context).endpoint_book()
-        found = [_endpoint_fields(each, book.why_no_push(each.id)) for each in book.endpoints()]
+    known = _service_dir(context).endpoint_book().endpoints() if _is_there(context) else ()
+    found = [{name: getattr(each, name) for name in _ENDPOINT_FIELDS} for each in known]
     if as_json:
         print_json(found)
     elif found:
-        show_records(found, "id", "account", "url", "signature", "allow_private", "no_push")
+        show_records(found, *_ENDPOINT_FIELDS)
     else:
         people.print("No endpoints yet; `endpoints add URL --account NAME` makes one.")
 
 
 @endpoints_app.command("remove")
-def remove_endpoint(context: typer.Context, endpoint_id: IdArgument) -> None:
+def remove_endpoint(context: typer.Context, endpoint_id: Annotated[str, typer.Argument()]) -> None:
     """Remove an endpoint; its pending deliveries become dead."""
     _service_dir(context).endpoint_book().remove(endpoint_id)
     people.print(f"{endpoint_id} removed", soft_wrap=True)
-
-
-@endpoints_app.command("rotate")
-def rotate_secret(
-    context: typer.Context,
-    endpoint_id: IdArgument,
-    overlap_hours: Annotated[
-        float, typer.Option(min=0, max=8_760, help="Hours for which the old secret signs as well.")
-    ] = endpoints.OVERLAP_HOURS,
-    as_json: JsonOption = False,
-) -> None:
-    """Give an endpoint a new signing secret and print it once."""
-    book = _service_dir(context).endpoint_book()
-    secret = book.rotate(endpoint_id, overlap_hours=overlap_hours)
-    _show_secret(endpoint_id, "secret", secret, as_json=as_json)
-
-
-@endpoints_app.command("enable")
-def enable_endpoint(
-    context: typer.Context,
-    endpoint_id: IdArgument,
-    off: Annotated[
-        bool, typer.Option("--off", help="Disable it; its pending deliveries become dead.")
-    ] = False,
-) -> None:
-    """Send later deliveries to an endpoint again, or with --off none."""
-    book = _service_dir(context).endpoint_book()
-    if off:
-        book.disable(endpoint_id, reason="by the operator")
-    else:
-        book.enable(endpoint_id)
-    people.print(f"{endpoint_id} {'disabled' if off else 'enabled'}", soft_wrap=True)
 
 
 @endpoints_app.command("deliveries")
@@ -215,14 +182,3 @@ def _show_secret(owner: str, name: str, secret: str, *, as_json: bool) -> None:
         return
     people.print(f"{owner}, its {name}: {secret}", soft_wrap=True)
     people.print("Store it now: it is not shown again.")
-
-
-def _endpoint_fields(endpoint: Endpoint, no_push: str | None) -> dict[str, Any]:
-    """Return the fields of an endpoint without the values of its secrets, and why it is not sent
-    anything."""
-    fields = msgspec.structs.asdict(endpoint)
-    fields["secrets"] = [
-        {"created_at": secret.created_at, "expires_at": secret.expires_at}
-        for secret in endpoint.secrets
-    ]
-    return {**fields, "no_push": no_push}

@@ -17,7 +17,6 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-import msgspec
 from starlette.types import ASGIApp
 
 from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
@@ -26,15 +25,7 @@ from catalog.sandbox.clock import EARLIEST, SandboxClock
 from catalog.sandbox.control import CONTROL_PATH, ControlOrders, LoggedRequest, SandboxLayer
 from catalog.sandbox.faults import DelayLayer, FaultBoard, FaultLayer, FaultyPush
 from catalog.sandbox.history import SandboxHistory
-from catalog.server.accounts import (
-    Account,
-    Grant,
-    KeyRing,
-    StoredKey,
-    UsageBook,
-    key_digest,
-    make_grant,
-)
+from catalog.server.accounts import Grant, make_grant
 from catalog.server.app import ServerOptions, ServerParts, build_app
 from catalog.server.catalog_store import ChangeQuery
 from catalog.server.control_path import ControlPath
@@ -158,11 +149,11 @@ class Sandbox:
         TimeoutError when the sender does not answer.
         """
         keys, book = self.service_dir.key_book(), self.service_dir.endpoint_book()
-        if account not in keys.plans():
+        if keys.find_plan(account) is None:
             keys.create(account, ELITE)
-        endpoint, secret = book.add(url, account=account, allow_private=True, signature=signature)
+        endpoint = book.add(url, account=account, allow_private=True, signature=signature)
         self._wait(lambda box: endpoint.id in box.positions(), within_s=30)
-        return secret
+        return endpoint.secret
 
     def wait_until_pushed(self, within_s: float) -> None:
         """Wait until each change so far is delivered or is a dead letter.
@@ -191,7 +182,7 @@ class Sandbox:
         `limits` are `rate_per_s`, `burst` and `monthly_quota`.
         """
         book = self.service_dir.key_book()
-        name = account or f"test-{len(book.read().accounts) + 1}"
+        name = account or f"test-{len(book.grants()) + 1}"
         return book.create(name, PLANS[plan], **limits)[0]
 
     @property
@@ -248,8 +239,8 @@ class Sandbox:
         return build_app(
             ServerParts(
                 store=self._history.at,
-                keys=KeyRing(book=folder.key_book(), fixed=_fixed_grants(self._fixed_interval_s)),
-                usage=UsageBook(folder.usage_file()),
+                keys=folder.key_book(fixed=_fixed_grants(self._fixed_interval_s)),
+                usage=folder.usage_book(),
                 now=self.clock.now,
                 monotonic_ns=self.clock.monotonic_ns,
                 options=self._options,
@@ -276,9 +267,7 @@ def _started(part: PartT | None) -> PartT:
 
 def _fixed_grants(export_interval_s: float) -> Iterator[Grant]:
     for plan, key in FIXED_KEYS.items():
-        stored = StoredKey(id=key, sha256=key_digest(key), created_at=EARLIEST)
-        grant = make_grant(Account(name=ACCOUNT, plan=plan), stored)
-        yield msgspec.structs.replace(grant, export_interval_s=export_interval_s)
+        yield make_grant(PLANS[plan], key, ACCOUNT, export_interval_s=export_interval_s)
 
 
 # One for a process: making it takes seconds.

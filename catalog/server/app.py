@@ -22,7 +22,7 @@ from catalog.contract import constants
 from catalog.contract.errors import ApiError
 from catalog.contract.openapi import openapi_document
 from catalog.contract.parameters import Parameter
-from catalog.server.accounts import KeyRing, UsageBook
+from catalog.server.accounts import KeyBook, UsageBook
 from catalog.server.body_limit import BodyLimit
 from catalog.server.docs_page import Node, document_routes
 from catalog.server.middleware import (
@@ -75,7 +75,7 @@ class ServerParts:
 
     store: Callable[[datetime], SqlStore]
     """Returns the store that answers at a time of the service's clock."""
-    keys: KeyRing
+    keys: KeyBook
     usage: UsageBook
     now: Callable[[], datetime]
     options: ServerOptions = field(default_factory=ServerOptions)

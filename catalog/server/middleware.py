@@ -28,7 +28,7 @@ from catalog.contract import constants, errors
 from catalog.contract.errors import ApiError
 from catalog.contract.parameters import Parameter, list_ignored
 from catalog.contract.records import instant_text
-from catalog.server.accounts import Grant, KeyRing, UsageBook, quota_period
+from catalog.server.accounts import Grant, KeyBook, UsageBook, quota_period
 from catalog.server.responses import answer_exception, error_response, log_failure
 
 log = logging.getLogger(__name__)
@@ -124,7 +124,7 @@ class Authentication:
     one valid key."""
 
     app: ASGIApp
-    keys: KeyRing
+    keys: KeyBook
     open_paths: frozenset[str] = OPEN_PATHS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -237,7 +237,7 @@ class RateLimit:
         now_ns = self.monotonic_ns()
         taken = {}
         for name, bucket, ticks_per_ns in self._limits(grant, is_export=is_export):
-            key, now_ticks = (grant.meter_id, name, bucket), now_ns * ticks_per_ns
+            key, now_ticks = (grant.id, name, bucket), now_ns * ticks_per_ns
             full_at, valid_at = bucket.take(self._full_at.get(key, 0), now_ticks)
             if valid_at > now_ticks:
                 wait_s = ceil((valid_at - now_ticks) / 1e9) if name == "export" else 1

@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from almanac.core.files import try_lock
 from almanac.core.timestamps import utc_now
 from catalog import ServerError
-from catalog.server.accounts import JsonFile, KeyBook, UsageCounts
+from catalog.server.accounts import JsonFile, KeyBook, UsageBook, UsageCounts
 from catalog.server.webhooks import endpoints, outbox
 from catalog.server.webhooks.endpoints import EndpointBook
 from catalog.server.webhooks.outbox import Outbox
@@ -27,8 +28,9 @@ class ServiceDir:
                 f"the folder {path} can't be made: {error.strerror}; give this server another --dir"
             ) from error
 
-    def key_book(self) -> KeyBook:
-        return KeyBook(self.path / "keys.json", wall=self._wall)
+    def key_book(self, **options: Any) -> KeyBook:
+        """Return the keys of the folder; `options` are those of KeyBook."""
+        return KeyBook(self.path / "keys.json", wall=self._wall, **options)
 
     def endpoint_book(self) -> EndpointBook:
         return EndpointBook(
@@ -38,8 +40,8 @@ class ServiceDir:
     def outbox(self) -> Outbox:
         return Outbox(self.path / outbox.FILE_NAME)
 
-    def usage_file(self) -> JsonFile[UsageCounts]:
-        return JsonFile(self.path / "usage.json", UsageCounts)
+    def usage_book(self) -> UsageBook:
+        return UsageBook(JsonFile(self.path / "usage.json", UsageCounts))
 
     def claim_for(self, source: str) -> None:
         """Mark the folder as belonging to a source, or check that it does.
@@ -47,13 +49,12 @@ class ServiceDir:
         Raises:
             ServerError: it belongs to another source, whose deliveries and usage it keeps.
         """
-        with JsonFile(self.path / "source.json", dict[str, str]).edit() as edit:
-            known = edit.value.setdefault("source", source)
-            if known != source:
-                raise ServerError(
-                    f"{self.path} belongs to {known}, not to {source}; give this server another "
-                    "--dir"
-                )
+        file = JsonFile(self.path / "source.json", dict[str, str])
+        file.change(lambda known: {"source": source, **known})
+        if (known := file.read()["source"]) != source:
+            raise ServerError(
+                f"{self.path} belongs to {known}, not to {source}; give this server another --dir"
+            )
 
     @contextmanager
     def serving(self) -> Iterator[None]:

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from catalog.contract.plans import PLANS, Plan, Window
 from catalog.contract.records import Cancellation, Category, Coin, EventCoin, encode_rows
-from catalog.server.accounts import Grant, KeyRing, UsageBook, key_digest
+from catalog.server.accounts import Grant, KeyBook, UsageBook, make_grant
 from catalog.server.app import ServerOptions, ServerParts, build_app
 from catalog.server.catalog_store import (
     CoinQuery,
@@ -38,18 +38,8 @@ class ManualClock:
 
 def grant(plan: str, key: str, **limits: Any) -> Grant:
     """Return a grant whose rate and export interval are never reached unless given."""
-    declared = PLANS[plan]
-    return Grant(
-        meter_id=key,
-        account="tests",
-        plan=declared,
-        rate_per_s=limits.pop("rate_per_s", 1e6),
-        burst=limits.pop("burst", 1_000_000),
-        monthly_quota=limits.pop("monthly_quota", declared.monthly_quota),
-        sha256=key_digest(key),
-        export_interval_s=limits.pop("export_interval_s", 0.0),
-        **limits,
-    )
+    usual = {"rate_per_s": 1e6, "burst": 1_000_000, "export_interval_s": 0.0}
+    return make_grant(PLANS[plan], key, "tests", **usual | limits)
 
 
 COINS = {"first": 1, "hundredth": 100, "next": 101, "unranked": None}
@@ -176,7 +166,7 @@ class BareServer:
 def bare_server(
     *,
     keys: Sequence[Grant] = (),
-    ring: KeyRing | None = None,
+    ring: KeyBook | None = None,
     store: Any = None,
     options: ServerOptions | None = None,
     now: datetime = NOW,
@@ -189,7 +179,7 @@ def bare_server(
     app = build_app(
         ServerParts(
             store=lambda _: asked,
-            keys=ring or KeyRing(fixed=[*named, *keys]),
+            keys=ring or KeyBook(fixed=[*named, *keys]),
             usage=usage,
             now=clock,
             options=options or ServerOptions(),

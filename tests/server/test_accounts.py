@@ -1,5 +1,4 @@
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -8,7 +7,6 @@ from catalog.contract.plans import PLANS
 from catalog.server.accounts import (
     JsonFile,
     KeyBook,
-    KeyRing,
     UsageBook,
     UsageCounts,
     key_digest,
@@ -36,7 +34,7 @@ class TestKeyBook:
     def test_a_key_works_until_it_is_revoked_while_the_server_runs(self, tmp_path: Path) -> None:
         clock = ManualClock()
         book = self.book(tmp_path, clock)
-        with bare_server(ring=KeyRing(book=book, wall=clock)) as server:
+        with bare_server(ring=book) as server:
             key, stored = book.create("acme", PLANS["standard"])
             usage = server.get("/v2/usage", key).json()
             assert (usage["plan"], usage["rate"], usage["burst"]) == ("standard", 3, 15)
@@ -63,31 +61,26 @@ class TestKeyBook:
         assert key not in path.read_text()
         assert key_digest(key) in path.read_text()
         assert path.stat().st_mode & 0o077 == 0
-        assert key not in repr(book.read())
+        assert key not in repr(book.grants())
 
     def test_a_damaged_file_is_not_changed_and_known_keys_stay_valid(self, tmp_path: Path) -> None:
         book, path = self.book(tmp_path), tmp_path / "keys.json"
-        ring = KeyRing(book=book, wall=ManualClock())
         key, _ = book.create("acme", PLANS["free"])
-        assert ring.find(key)
+        assert book.find(key)
         for text in (path.read_text().replace('"free"', '"gold"'), "{damaged"):
             path.write_text(text)
-            assert ring.find(key)
-            assert KeyRing(book=book).find(key) is None
+            assert book.find(key)
+            assert self.book(tmp_path).find(key) is None
             with pytest.raises(ServerError, match="was not changed"):
                 book.create("other", PLANS["free"])
             assert path.read_text() == text
 
-    def test_enterprise_alone_sets_its_limits_within_bounds(self, tmp_path: Path) -> None:
+    def test_enterprise_alone_sets_its_limits(self, tmp_path: Path) -> None:
         book = self.book(tmp_path)
         with pytest.raises(ServerError, match="only Enterprise"):
             book.create("acme", PLANS["elite"], rate_per_s=50)
         key, _ = book.create("large", PLANS["enterprise"], rate_per_s=7, burst=9, monthly_quota=11)
-        found = KeyRing(book=book).find(key)
+        found = book.find(key)
         assert found and (found.rate_per_s, found.burst, found.monthly_quota) == (7, 9, 11)
-        limits: list[dict[str, Any]] = [{"rate_per_s": 1e-300}, {"burst": 10**30}]
-        for each in (*limits, {"monthly_quota": -1}, {"rate_per_s": 0}):
-            with pytest.raises(ServerError, match="must"):
-                book.create("big", PLANS["enterprise"], **each)
         with pytest.raises(ServerError, match="name"):
             book.create(" ", PLANS["free"])

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from catalog.server import hosting
-from catalog.server.accounts import KeyRing, UsageBook
+from catalog.server.accounts import KeyBook, UsageBook
 from catalog.server.app import ServerParts, build_app
 from catalog.server.body_limit import BodyLimit, BodyReader
 from catalog.server.hosting import HostedApp
@@ -26,7 +26,7 @@ def client() -> Iterator[httpx.Client]:
     store = BareStore(*(event(f"e{n}") for n in range(ROWS)))
     parts = ServerParts(
         store=lambda _: store,  # type: ignore[arg-type, return-value]
-        keys=KeyRing(fixed=[grant("elite", "elite")]),
+        keys=KeyBook(fixed=[grant("elite", "elite")]),
         usage=UsageBook(),
         now=lambda: NOW,
     )

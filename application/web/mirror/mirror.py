@@ -30,7 +30,7 @@ from application.web.mirror.publications import Publications
 from application.web.mirror.replay import Replay
 from catalog import ServerError
 from catalog.contract.plans import ENTERPRISE, Plan
-from catalog.server.accounts import Grant, KeyRing, UsageBook
+from catalog.server.accounts import Grant, KeyBook, make_grant
 from catalog.server.app import Background, Layer, ServerOptions, ServerParts, build_app
 from catalog.server.control_path import ControlPath
 from catalog.server.hosting import HostedApp
@@ -61,7 +61,7 @@ class SiteContext:
 
     warehouse: Path
     now: Callable[[], datetime]
-    keys: KeyRing
+    keys: KeyBook
     needs_key: bool
     secret: bytes = field(repr=False)
     is_replay: bool = False
@@ -161,7 +161,7 @@ class Mirror:
         parts = ServerParts(
             store=lambda _: source.store(),
             keys=keys,
-            usage=UsageBook(own.usage_file()),
+            usage=own.usage_book(),
             now=source.now,
             options=self.options,
             document=partial(mirror_document, needs_key, is_replay),
@@ -178,18 +178,19 @@ class Mirror:
         )
         return build_app(parts)
 
-    def _keys(self, folder: ServiceDir) -> KeyRing:
-        book, plan = folder.key_book(), self.plan
+    def _keys(self, folder: ServiceDir) -> KeyBook:
         if is_loopback(self.host):
-            others = Grant(meter_id="anyone", account="anyone", plan=plan, sha256="", **_NO_LIMITS)
-            return KeyRing(book=book, others=others, adjusted=_unlimited)
-        if not any(account.keys for account in book.read().accounts):
+            others = make_grant(self.plan, "", "anyone", **_NO_LIMITS)
+            return folder.key_book(others=others, adjusted=_unlimited)
+        book = folder.key_book(adjusted=_unlimited)
+        if not book.grants():
             raise ServerError(
                 f"{self.host} can be reached from other machines, and there is no key yet. "
                 "Nothing listens. Create one: "
-                f"almanac serve keys create NAME --plan {plan.name}, with the same --home or --dir"
+                f"almanac serve keys create NAME --plan {self.plan.name}, with the same --home or "
+                "--dir"
             )
-        return KeyRing(book=book, adjusted=_unlimited)
+        return book
 
 
 def _unlimited(grant: Grant) -> Grant:

@@ -23,20 +23,18 @@ from catalog.contract.constants import (
     WEBHOOK_MATERIAL,
     WEBHOOK_RETRY_AFTER_S,
 )
-from catalog.contract.plans import Plan
 from catalog.contract.records import Delivery
 from catalog.contract.signatures import sign
 from catalog.server.catalog_store import ChangeKind, ChangeQuery, Clock, StoredVersion
 from catalog.server.gating import project_cancellation, project_event, project_previous
 from catalog.server.sql_store import SqlStore
-from catalog.server.webhooks.delivery import AttemptOutcome, Poster
+from catalog.server.webhooks.delivery import Poster
 from catalog.server.webhooks.endpoints import Endpoint, EndpointBook
 from catalog.server.webhooks.outbox import FeedPosition, Outbox, OutboxDelivery
 
 log = logging.getLogger(__name__)
 
 PAGE_SIZE = 500
-_NO_SECRET = "no secret of the endpoint is valid; `endpoints rotate` makes one"
 _MATERIAL = frozenset({*WEBHOOK_MATERIAL, "impact_band"})
 
 
@@ -155,25 +153,26 @@ class WebhookSender:
         until = self.clock.now()
         receivers, places = self.book.receivers(), self.outbox.positions()
         for endpoint_id in (self.outbox.waiting() | places.keys()) - receivers.keys():
-            reason = str(self.book.why_no_push(endpoint_id))
+            known = {each.id: each.disabled_reason for each in self.book.endpoints()}
+            reason = known.get(endpoint_id) or "the endpoint was removed"
             self.outbox.drop(endpoint_id, error=reason)
             log.warning("webhook deliveries marked dead: endpoint=%s: %s", endpoint_id, reason)
         if receivers:
             store = self.store(until)
             # Again, since a new publication may know more than the old one's clock.
             now = self.clock.now()
-            for endpoint, plan in receivers.values():
+            for endpoint in receivers.values():
                 place = places.get(endpoint.id)
                 if place is None:
                     # It may have been added since the last round, before what changed since.
                     start = store.head(self.since or min(self._enqueued_until or now, now))
                     place = FeedPosition(store.feed_id, start, store.span.last or now)
                     self.outbox.enqueue(endpoint.id, place)
-                self._enqueue_for(endpoint, plan, place, store, now)
+                self._enqueue_for(endpoint, place, store, now)
         self._enqueued_until = until
 
     def _enqueue_for(
-        self, endpoint: Endpoint, plan: Plan, place: FeedPosition, store: SqlStore, now: datetime
+        self, endpoint: Endpoint, place: FeedPosition, store: SqlStore, now: datetime
     ) -> None:
         head = store.head(now)
         while place.feed_id != store.feed_id or place.seq < head:
@@ -190,15 +189,16 @@ class WebhookSender:
                 page.rows[-1].seq if page.more else head,
                 max([place.known_from, *(version.known_from for version in page.rows)]),
             )
-            added = (self._deliveries(version, endpoint, plan, now) for version in page.rows)
+            added = (self._deliveries(version, endpoint, now) for version in page.rows)
             self.outbox.enqueue(endpoint.id, place, chain.from_iterable(added))
 
     def _deliveries(
-        self, version: StoredVersion, endpoint: Endpoint, plan: Plan, now: datetime
+        self, version: StoredVersion, endpoint: Endpoint, now: datetime
     ) -> Iterator[OutboxDelivery]:
         """Yield the deliveries of a version to an endpoint. Their ids depend only on version and
         endpoint."""
         kinds, known_from = list_reported_kinds(version), version.known_from
+        plan = endpoint.plan
         if version.event is None or not kinds:
             self._counts[endpoint.id, "unreported"] += 1
             return
@@ -242,25 +242,23 @@ class WebhookSender:
             self._served.discard(endpoint_id)
 
     async def _attempt(self, delivery: OutboxDelivery) -> None:
-        """Sign and send: each attempt has its own time and may have other secrets."""
-        endpoint, _ = self.book.receivers().get(delivery.endpoint_id, (None, None))
+        """Sign and send: each attempt has its own time."""
+        endpoint = self.book.receivers().get(delivery.endpoint_id)
         if endpoint is None:
             return
         in_order, waits_s = self.options.in_order, self.options.retry_after_s
-        outcome = AttemptOutcome(None, _NO_SECRET)
-        if secrets := endpoint.signing_secrets(self.wall()):
-            at = delivery.created_at if in_order else self.clock.now()
-            signature = sign(delivery.body, secrets=secrets, at=at, form=endpoint.signature)
-            outcome = await self.poster.post(
-                endpoint.url,
-                allow_private=endpoint.allow_private,
-                body=delivery.body,
-                headers={
-                    "Content-Type": "application/json",
-                    "User-Agent": "almanac-webhooks/2",
-                    SIGNATURE_HEADER: signature,
-                },
-            )
+        at = delivery.created_at if in_order else self.clock.now()
+        signature = sign(delivery.body, secrets=[endpoint.secret], at=at, form=endpoint.signature)
+        outcome = await self.poster.post(
+            endpoint.url,
+            allow_private=endpoint.allow_private,
+            body=delivery.body,
+            headers={
+                "Content-Type": "application/json",
+                "User-Agent": "almanac-webhooks/2",
+                SIGNATURE_HEADER: signature,
+            },
+        )
         if outcome.delivered:
             self._counts[endpoint.id, "accepted"] += 1
             await asyncio.to_thread(self.outbox.mark_delivered, delivery.id)

@@ -29,7 +29,7 @@ def test_no_key_is_kept_whether_known_unknown_or_refused(
     known, _ = ServiceDir(tmp_path).key_book().create("bot", ELITE)
     keys = (known, known[:-1] + ("a" if known[-1] != "a" else "b"), "canary-0123456789abcdef")
     book = ServiceDir(tmp_path).endpoint_book()
-    _, secret = book.add(receiver.url, account="bot", allow_private=True)
+    secret = book.add(receiver.url, account="bot", allow_private=True).secret
     push = SenderOptions(retry_after_s=(0.05,) * 200, poll_s=0.02)
     shown = []
     with replaying(filled_home, tmp_path, STARTS, push=push) as (server, client):

@@ -4,7 +4,6 @@ import itertools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from urllib.parse import urlencode
 
 import pytest
 
@@ -121,25 +120,9 @@ def test_other_paths_are_404(receiver: Served, body: bytes, path: str) -> None:
     assert receiver.count() == before
 
 
-@pytest.mark.parametrize("name", ["challenge", "hub.challenge"])
-def test_the_challenge_of_a_registration_is_sent_back_as_plain_text(
-    receiver: Served, name: str
-) -> None:
-    assert receiver.send(request(b"", method="HEAD", path="/webhooks/")).status == 200
-    target = f"/webhooks?hub.mode=subscribe&{name}=abc-123_x.y~z"
-    answer = receiver.send(request(b"", method="GET", path=target))
-    assert (answer.status, answer.body) == (200, b"abc-123_x.y~z")
-    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
-    assert answer.headers["x-content-type-options"] == "nosniff"
-
-
-@pytest.mark.parametrize("challenge", ["<script>alert(1)</script>", "a\r\nX: y", "é", "x" * 257])
-def test_a_challenge_that_is_no_plain_token_is_never_sent_back(
-    receiver: Served, challenge: str
-) -> None:
-    query = urlencode({"challenge": challenge})
-    asked = receiver.send(request(b"", method="GET", path=f"/webhooks?{query}"))
-    assert json.loads(asked.body) == {"status": "receiving"}
+def test_a_service_that_registers_the_endpoint_gets_200(receiver: Served) -> None:
+    for method, path in (("HEAD", "/webhooks/"), ("GET", "/webhooks")):
+        assert receiver.send(request(b"", method=method, path=path)).status == 200
 
 
 def test_a_body_without_a_signature_is_refused_before_it_arrives(receiver: Served) -> None:

@@ -18,7 +18,7 @@ from application.web.calendar_routes import CalendarRoutes
 from application.web.mirror.mirror import SiteContext
 from application.web.site import WebSite
 from catalog.contract.plans import PLANS
-from catalog.server.accounts import KeyRing
+from catalog.server.accounts import KeyBook
 from catalog.server.service_dir import ServiceDir
 from tests.almanac.publications import NamedCoin, publish_by_hand
 from tests.application.mirror.filled_home import ENDS, NOW, STARTS, mirroring
@@ -170,7 +170,7 @@ def test_ambiguous_ticker_is_refused_with_the_coins(tmp_path: Path) -> None:
     coins = [NamedCoin("solana", "sol", "Solana", 5), NamedCoin("solix", "sol", "Solix", 900)]
     known = Known(event_id="evt", known_from=STARTS, date=NOW, coins=("solix",))
     file = publish_by_hand(tmp_path / "warehouse.duckdb", [known], pulls=[STARTS], coins=coins)
-    place = SiteContext(file, lambda: NOW, KeyRing(), False, b"secret", base_path="/almanac")
+    place = SiteContext(file, lambda: NOW, KeyBook(), False, b"secret", base_path="/almanac")
     assert "secret" not in repr(place).replace("secret=", "")
     with open_database(file, clock=lambda: NOW) as db:
         routes = CalendarRoutes(db, place, lambda scope: None).routes()
@@ -296,7 +296,7 @@ def test_sequence_grows_when_a_refold_removes_and_returns_a_version(tmp_path: Pa
     home.listed("02 06:00", event("evt"))
     home.merge()
     file, now = home.home.warehouse, NOW + timedelta(days=9)
-    place = SiteContext(file, lambda: now, KeyRing(), False, b"secret", dict)
+    place = SiteContext(file, lambda: now, KeyBook(), False, b"secret", dict)
     with without_syncs(), open_database(file, clock=lambda: now) as db:
         routes = CalendarRoutes(db, place, lambda scope: None).routes()
         client = TestClient(Starlette(routes=routes))

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from catalog.contract.constants import SignatureForm
 from catalog.contract.plans import PLANS
-from catalog.server.accounts import AccountFile
 from catalog.server.catalog_store import ChangeQuery, KnownSpan, StoredVersion, StorePage
 from catalog.server.service_dir import ServiceDir
 from catalog.server.webhooks.delivery import Poster
@@ -83,8 +82,7 @@ class Service:
         self.folder = ServiceDir(directory, wall=self.wall)
         self.book, self.accounts = self.folder.endpoint_book(), self.folder.key_book()
         for account, plan in (("acme", "elite"), ("other", "enterprise")):
-            if account not in self.accounts.plans():
-                self.accounts.create(account, PLANS[plan])
+            self.accounts.create(account, PLANS[plan])
         self.sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
         self.options: dict[str, object] = {}
         self.outbox = self.folder.outbox()
@@ -105,18 +103,9 @@ class Service:
             states_created=states_created,
         )
 
-    def move(self, account: str, plan: str) -> None:
-        """Put an account on another plan in the file, as its operator does."""
-        with self.accounts.file.edit() as edit:
-            moved = [
-                replace(each, plan=plan) if each.name == account else each
-                for each in edit.value.accounts
-            ]
-            edit.value = AccountFile(accounts=tuple(moved))
-
     async def subscribe(
         self, url: str, account: str = "acme", signature: SignatureForm = "hex"
-    ) -> tuple[Endpoint, str]:
+    ) -> Endpoint:
         """Add an endpoint and let the sender see it, so that it gets changes from now on."""
         added = self.book.add(url, account=account, allow_private=True, signature=signature)
         await self.sender.run_once()
