@@ -32,8 +32,8 @@ from pipeline.automation.sensors import merges_sensor, polls_sensor, pulls_senso
 from pipeline.home_location import locate_home
 from pipeline.service_session import open_service
 from pipeline.settings import Settings, SettingsError
+from resources.credentials import check_base_url
 from resources.limits.ledger import Work
-from resources.service_address import check_base_url
 from resources.service_clock import MAX_SKEW, NOTABLE, ServiceClock, service_time
 from resources.session import NEAR_DAYS, LazySession
 from warehouse.files.documents import read_note

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from pipeline.settings import Settings, SettingsError, read_settings
-from resources.redaction import LEAST_CHARS, Redactor
+from resources.credentials import LEAST_CHARS, Redactor
 from warehouse.files.storage import (
     find_open_files,
     is_readable_by_others,

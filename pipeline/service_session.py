@@ -18,6 +18,7 @@ from almanac.core.timestamps import utc_now
 from catalog.contract.plans import PLANS, Plan
 from pipeline.home_location import locate_home, restore_home
 from pipeline.settings import Settings, SettingsError
+from resources.credentials import Redactor
 from resources.errors import ContractBroken, RequestRejected
 from resources.limits.ledger import (
     SECOND_NS,
@@ -30,7 +31,6 @@ from resources.limits.ledger import (
     ledger_name,
 )
 from resources.limits.limiter import Limiter, usable_burst
-from resources.redaction import Redactor
 from resources.request_log import ReportedUsage, RequestLog, last_usage
 from resources.service_clock import ServiceClock
 from resources.session import CatalogSession, report_price

@@ -38,7 +38,7 @@ from almanac.core.errors import AlmanacError
 from almanac.user_files import local_path
 from catalog.contract import constants
 from catalog.contract.records import EVENT_FIELDS
-from resources.service_address import check_base_url, check_key
+from resources.credentials import check_base_url, check_key
 from resources.service_clock import MAX_SKEW
 from warehouse.duckdb_limits import USUAL_LIMITS, DuckDBLimits, cores, memory_bytes
 from warehouse.files.locks import WAIT_S

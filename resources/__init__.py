@@ -8,8 +8,8 @@
     calendar_backfill.py  a range of event dates, once, month by month
     scopes.py             dates and filters of a pull, and the requests for them
     request_log.py        notes about requests, and deferred pulls
-    waits.py              retries, and the report of each wait
     service_clock.py      the service's time
+    credentials.py        address and key, and the removal of the key from texts
     errors.py             one tree of errors, sorted by the caller's next step
 
 Does not belong here: the meaning of records (warehouse/), Dagster's assets (assets/), the

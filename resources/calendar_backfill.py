@@ -25,7 +25,7 @@ from warehouse.files.storage import Storage
 from warehouse.landing.batches import Scope
 
 if TYPE_CHECKING:
-    from resources.ingest.context import LandedBatch
+    from resources.ingest.paged_pull import LandedBatch
 
 Source = Literal["list", "export"]
 ABANDONED_AFTER: Final = timedelta(days=31)

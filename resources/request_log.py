@@ -24,6 +24,7 @@ import msgspec
 from pydantic import SecretStr
 
 from catalog.contract.plans import PLANS
+from resources.credentials import check_key
 from resources.errors import Defer
 from resources.limits.ledger import (
     UNKNOWN,
@@ -33,7 +34,6 @@ from resources.limits.ledger import (
     Work,
     next_reset,
 )
-from resources.service_address import check_key
 from warehouse.files.documents import put_note, read_notes
 from warehouse.files.storage import Storage
 from warehouse.landing.batches import Feed

@@ -39,7 +39,7 @@ from warehouse.queries import Activity, read_activity
 
 if TYPE_CHECKING:
     from resources.http.client import CatalogClient
-    from resources.ingest.context import LandedBatch
+    from resources.ingest.paged_pull import LandedBatch
     from resources.ingest.puller import Puller
 
 _DAY_S: Final = 86_400

@@ -26,9 +26,9 @@ from catalog.contract.plans import PLANS, Plan
 from catalog.sandbox.sandbox import Sandbox
 from resources.errors import CatalogError
 from resources.http.client import CatalogClient
+from resources.http.retry import RetryPolicy
 from resources.limits.ledger import Ledger, Pace, ReportedLimits
 from resources.limits.limiter import Limiter, usable_burst
-from resources.waits import RetryPolicy
 
 BAR: Final = 0.9
 _PLANS: Final = ("standard", "pro", "elite")

@@ -17,8 +17,8 @@ from pydantic import SecretStr
 
 from almanac.core.errors import AlmanacError
 from pipeline.settings import Settings, SettingsError
+from resources.credentials import conceal_in_logs
 from resources.http.network import DIRECT, Network, connection_error
-from resources.redaction import conceal_in_logs
 from warehouse.files.documents import put_note, read_note
 from warehouse.home import Home
 

@@ -26,6 +26,7 @@ from almanac.reading.csv_file import CsvFault, RecordReader, count_plain_records
 from almanac.user_files import find_header
 from catalog.contract import constants
 from catalog.contract.bodies import read_single_body, read_usage_fields
+from resources.credentials import Redactor, check_base_url, check_key, conceal_in_logs
 from resources.errors import CatalogError, PlanLacksAccess, RequestRejected, TruncatedBody
 from resources.http.network import DIRECT, Network
 from resources.http.paginator import PAGED, ListProgress, Paginator, read_page
@@ -38,15 +39,22 @@ from resources.http.response_body import (
     read_count,
     read_instant,
 )
-from resources.http.retry import OK, RETIRED, Call, Caller, OriginKey, Timeouts, read_error_body
+from resources.http.retry import (
+    OK,
+    RETIRED,
+    Call,
+    Caller,
+    OriginKey,
+    RetryPolicy,
+    Timeouts,
+    Timing,
+    read_error_body,
+)
 from resources.limits.limiter import Limiter
-from resources.redaction import Redactor, conceal_in_logs
 from resources.request_log import Observer, ReportedUsage
 from resources.response import Answer, ResponseHead
 from resources.scopes import make_query
-from resources.service_address import check_base_url, check_key
 from resources.service_clock import ServiceClock
-from resources.waits import RetryPolicy, Timing
 from warehouse.codecs import UnreadableBody, as_utf8, detect_kind, storable_text
 from warehouse.landing.batches import Feed, Scope
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import httpx
 
+from resources.credentials import Redactor
 from resources.errors import ContractBroken, NotData, NotDataKind, TruncatedBody
-from resources.redaction import Redactor
 from resources.response import Answer, ResponseHead
 from warehouse import size_limits
 from warehouse.codecs import (

@@ -1,23 +1,28 @@
 """One call: sends a request with retries, updates the limiter, and maps the response to an error.
 
 The key is added when a request is sent, and to the configured origin only; redirects are not
-followed. An attribute of the error (`CatalogError.transient`) states whether it is retried;
-resources/waits.py states how often. Rules: interface section 7.
+followed. An attribute of the error (`CatalogError.transient`) states whether it is retried. Rules:
+interface section 7.
 """
 
 import json
 import re
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
+from itertools import count
+from random import SystemRandom
 from typing import Any, Final, TypeVar
 
 import httpx
 from pydantic import SecretStr
 
 from almanac.core.text import plain_line
+from almanac.core.timestamps import utc_now
 from catalog.contract.constants import KEY_HEADER
+from resources.credentials import Redactor
 from resources.errors import (
     AccessDenied,
     CatalogError,
@@ -40,12 +45,10 @@ from resources.http.response_body import (
 )
 from resources.limits.decision import read_deferral
 from resources.limits.ledger import QuotaHeaders
-from resources.limits.limiter import RATE_LIMITED_WAIT_S, Limiter, Permit
-from resources.redaction import Redactor
+from resources.limits.limiter import NOTICED_S, RATE_LIMITED_WAIT_S, Limiter, Permit, report_wait
 from resources.request_log import Observer, SentRequest
 from resources.response import Answer, ResponseHead
 from resources.service_clock import ServiceClock, read_http_date, retry_after_s
-from resources.waits import RetryPolicy, Timing, with_retries
 
 T = TypeVar("T")
 OK: Final = frozenset({200})
@@ -60,6 +63,36 @@ _ID_CHARS: Final = 100
 _HTTP_ERRORS: Final = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL)
 _TIMEOUT_MESSAGE: Final = re.compile(r"\bran longer than\b")
 _LONGEST_PERIOD_S: Final = 366 * 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Sources of time and randomness: `clock` gives aware UTC times, `monotonic` seconds, `random`
+    a number from 0 to 1."""
+
+    clock: Callable[[], datetime] = utc_now
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], object] = time.sleep
+    random: Callable[[], float] = SystemRandom().random
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Limits of retrying, in seconds. No further attempt begins after `total_s`."""
+
+    attempts: int = 6
+    export_attempts: int = 2
+    """An export is large and its attempts are a minute apart, so the other pulls of the day do not
+    wait for it."""
+    total_s: float = 180.0
+    base_s: float = 0.5
+    cap_s: float = 30.0
+    slow_after_s: float = 20.0
+    """A 500 that took this long is TooSlow (the service's own limit is 30 s)."""
+
+    def backoff_s(self, failures: int, chance: float) -> float:
+        """Return the wait with jitter after so many failures: from 0 to a limit that doubles."""
+        return float(chance * min(self.cap_s, self.base_s * 2 ** min(failures - 1, 60)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +137,37 @@ class OriginKey(httpx.Auth):
 
 def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
+
+
+def with_retries(
+    attempt: Callable[[int], T], *, policy: RetryPolicy, timing: Timing, for_export: bool = False
+) -> T:
+    """Call `attempt(number)` until it returns, and return that. A noticeable wait is reported.
+
+    Raises:
+        CatalogError: the first failure that is not transient, or the last transient one, with
+            `attempts` set to the requests sent.
+    """
+    began = timing.monotonic()
+    attempts = min(policy.attempts, policy.export_attempts) if for_export else policy.attempts
+    for number in count(1):
+        try:
+            return attempt(number)
+        except CatalogError as error:
+            # `attempts` is 0 in an error of the limiter: nothing was sent this time.
+            error.attempts += number - 1
+            asked_s = error.wait_s if isinstance(error, RetryLater) else 0.0
+            wait_s = asked_s + policy.backoff_s(number, timing.random())
+            waited_s = timing.monotonic() - began + wait_s
+            is_last = number >= attempts or waited_s > policy.total_s
+            if not error.transient or is_last:
+                raise
+            # The next export also waits for the interval, which the limiter reports.
+            if for_export or waited_s > NOTICED_S:
+                again = f"{error.happened}; then attempt {number + 1} of {attempts}"
+                report_wait(wait_s, again, now=timing.clock())
+            timing.sleep(wait_s)
+    raise AssertionError("unreachable")
 
 
 @dataclass(eq=False, repr=False, slots=True)

@@ -35,14 +35,14 @@ from resources.errors import (
 from resources.http.client import NOT_MODIFIED, ExportPull
 from resources.http.paginator import PAGED
 from resources.http.response_body import looks_like_html
-from resources.ingest.context import (
+from resources.ingest.paged_pull import (
     LandedBatch,
+    PagedPull,
     PullContext,
     export_content_at,
     list_content_at,
     lock_pull,
 )
-from resources.ingest.paged_pull import PagedPull
 from resources.limits.decision import defer_failed_export
 from resources.response import Answer, ResponseHead
 from resources.scopes import covers, halve_dates, make_scope, split_filters

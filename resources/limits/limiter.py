@@ -2,18 +2,19 @@
 
 A request takes a token from the ledger's row, or gets the time to wait. It sleeps without the lock
 and then checks again, so all processes notice a 429 of any process. A long wait is reported with
-its reason (resources/waits.py). The month is charged when a request is sent.
+its reason. The month is charged when a request is sent.
 """
 
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from math import ceil
 from threading import Lock
 from typing import Final
 
+from almanac.core import progress
 from resources.errors import Defer, QuotaUnknown, Reason
 from resources.limits.decision import (
     LONGEST_HOLD_S,
@@ -33,8 +34,9 @@ from resources.limits.ledger import (
     ReportedLimits,
     next_reset,
 )
-from resources.waits import NOTICED_S, report_wait
 
+NOTICED_S: Final = 2.0
+"""A call that waits for less time in total reports nothing."""
 RATE_LIMITED_WAIT_S: Final = 1.0
 """The wait after a 429 without Retry-After (interface section 7)."""
 JITTER_S: Final = 1.0
@@ -53,6 +55,12 @@ _WINDOW_S: Final = 3_600
 _SAME_RESET_S: Final = 60
 _PACING_NOTICED_S: Final = 10.0
 """Shorter waits for the rate are usual: the progress of the work shows them."""
+
+
+def report_wait(seconds: float, why: str, *, now: datetime) -> None:
+    """Report a wait that begins now, in the thread that is about to wait."""
+    ends_at = now + timedelta(seconds=seconds)
+    progress.wait(f"Waiting {ceil(seconds)} s, until {ends_at:%H:%M:%S} UTC: {why.rstrip('.')}.")
 
 
 def usable_burst(rate_per_s: float, burst: int) -> int:

@@ -22,12 +22,11 @@ from almanac.reading import attached_file
 from catalog.contract.plans import ENTERPRISE
 from resources.errors import CatalogError
 from resources.http.client import CatalogClient
-from resources.http.retry import Timeouts
+from resources.http.retry import RetryPolicy, Timeouts, Timing
 from resources.request_log import DeferredPulls, RequestLog
 from resources.scopes import PollWindow
 from resources.service_clock import ServiceClock
 from resources.session import CatalogSession, Poll, poll, pull
-from resources.waits import RetryPolicy, Timing
 from tests.hostile_service.kinds import KINDS
 from tests.hostile_service.upstream import Upstream, serving
 from tests.memory import peak_bytes

@@ -14,8 +14,8 @@ import httpx
 from catalog.contract.plans import day_end
 from resources.http.client import CatalogClient
 from resources.http.paginator import PAGED, ListProgress, Paginator
+from resources.http.retry import Timing
 from resources.scopes import find_day_start, split_filters
-from resources.waits import Timing
 from tests.unlimited import Unlimited
 from warehouse.landing.batches import Feed, Scope
 

@@ -11,7 +11,7 @@ import httpx
 from catalog.contract.plans import PLANS
 from catalog.sandbox.sandbox import Sandbox
 from resources.http.client import CatalogClient
-from resources.ingest.context import LandedBatch
+from resources.ingest.paged_pull import LandedBatch
 from resources.ingest.puller import Puller
 from tests.history.model.observations import SeenObservation
 from tests.history.stories.receiver import Post, with_batch

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from resources.errors import ContractBroken, NotData, RequestRejected, RetryLater, TruncatedBody
 from resources.http.client import CatalogClient, ExportPull
 from resources.http.paginator import RawPage
-from resources.http.retry import Timeouts
-from resources.waits import RetryPolicy, Timing
+from resources.http.retry import RetryPolicy, Timeouts, Timing
 from tests.resources.fakes import (
     KEY,
     Chunk,

@@ -13,10 +13,10 @@ from pydantic import SecretStr
 
 from catalog.sandbox.pytest_plugin import STANDS_AT
 from catalog.sandbox.sandbox import Sandbox
+from resources.credentials import check_base_url
 from resources.errors import AccessDenied, PlanLacksAccess, RequestRejected
 from resources.http.paginator import RawPage
 from resources.request_log import RequestLog, SentRequest, last_usage
-from resources.service_address import check_base_url
 from tests.resources.conftest import MakeClient
 from tests.resources.fakes import KEY, days, mocked, paginated
 from tests.sandbox.true_world import truth_of

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from almanac.core.progress import listening
 from resources.errors import CatalogError, RetryLater, TooSlow
+from resources.http.retry import RetryPolicy
 from resources.request_log import SentRequest
 from resources.service_clock import RETRY_AFTER_CEILING_S, retry_after_s
-from resources.waits import RetryPolicy
 from tests.resources.conftest import MakeClient
 from tests.resources.fakes import FakeTime, answering, mocked
 

@@ -13,12 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
+from resources.credentials import Redactor
 from resources.errors import CatalogError
 from resources.http.client import CatalogClient
-from resources.http.retry import OriginKey
-from resources.redaction import Redactor
+from resources.http.retry import OriginKey, RetryPolicy
 from resources.request_log import SentRequest
-from resources.waits import RetryPolicy
 from tests.resources.fakes import FakeTime, answering, chunked, head, raw_server
 from tests.unlimited import Unlimited
 from warehouse.landing.batches import KEY_MARK, Scope

@@ -11,9 +11,9 @@ import pytest
 from catalog.contract.plans import ENTERPRISE
 from resources.errors import CatalogError
 from resources.http.client import CatalogClient
+from resources.http.retry import RetryPolicy, Timing
 from resources.ingest.puller import Puller
 from resources.service_clock import ServiceClock
-from resources.waits import RetryPolicy, Timing
 from tests.resources.fakes import RawServer, head, mocked, raw_server
 from tests.resources.pulls import SOURCE
 from tests.unlimited import Unlimited

@@ -14,7 +14,7 @@ import pytest
 from almanac.core.progress import listening
 from catalog.contract.plans import ELITE
 from catalog.sandbox.sandbox import Sandbox
-from resources.ingest.context import LandedBatch
+from resources.ingest.paged_pull import LandedBatch
 from resources.ingest.puller import Puller
 from resources.service_clock import ServiceClock
 from tests.resources.conftest import MakeClient

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from resources.http.retry import Timing
 from resources.limits.ledger import Ledger, Pace, ReportedLimits
 from resources.limits.limiter import Limiter
-from resources.waits import Timing
 
 MARCH = datetime(2026, 3, 10, tzinfo=UTC)
 RESET = datetime(2026, 4, 1, tzinfo=UTC)
