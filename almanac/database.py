@@ -199,10 +199,10 @@ class Database(EventQueries, Joins):
         Args:
             signals: one row per use: a frame (pandas, Polars, Arrow), a pyarrow reader or dataset,
                 or the path of a Parquet or CSV file, or of a folder of Parquet files. A million
-                rows are in memory at a time. A row has `event_id` (or `coin` and `date`), the time
-                of the decision, and the values of the event that were used, in columns named as in
-                `events`: `date`, `impact`, `status` and others. Without values it asks whether the
-                event was known.
+                rows are read at a time; findings and verdicts stay in memory. A row has `event_id`
+                (or `coin` and `date`), the time of the decision, and the values of the event that
+                were used, in columns named as in `events`: `date`, `impact`, `status` and others.
+                Without values it asks whether the event was known.
             decided_at: the column of the decision; by default `decided_at` or `ts`. A timestamp
                 without a zone is of the zone of the database; what is known at the very timestamp
                 counts as known.

@@ -205,18 +205,13 @@ def _csv(path: Path) -> Stream:
 
 def _dataset(dataset: Any, where: str) -> Stream:
     def read(names: list[str]) -> Any:
-        options = make_scan_options(dataset, SLICE_ROWS // 8)
-        return dataset.scanner(columns=names, **options).to_batches()
+        options: dict[str, Any] = {"batch_readahead": 1, "fragment_readahead": 1}
+        if isinstance(getattr(dataset, "format", None), ds.ParquetFileFormat):
+            # Else the bytes of a whole file are held.
+            options["fragment_scan_options"] = ds.ParquetFragmentScanOptions(pre_buffer=False)
+        return dataset.scanner(columns=names, batch_size=SLICE_ROWS // 8, **options).to_batches()
 
     return Stream(dataset.schema, dataset.count_rows(), where, read)
-
-
-def make_scan_options(dataset: Any, batch_rows: int) -> dict[str, Any]:
-    options: dict[str, Any] = {"batch_readahead": 1, "fragment_readahead": 1}
-    if isinstance(getattr(dataset, "format", None), ds.ParquetFileFormat):
-        # Else the bytes of a whole file are held.
-        options["fragment_scan_options"] = ds.ParquetFragmentScanOptions(pre_buffer=False)
-    return {"batch_size": batch_rows, **options}
 
 
 def _selected(reader: pa.RecordBatchReader, names: list[str]) -> Iterator[pa.RecordBatch]:

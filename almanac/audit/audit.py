@@ -14,9 +14,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from almanac.audit.findings import HELD_BYTES, RowStore
 from almanac.audit.judge import judge
-from almanac.audit.report import Audit
+from almanac.audit.report import Audit, FindingRows
 from almanac.audit.row_events import SQL, PullTimes
 from almanac.audit.user_rows import read_signals
 from almanac.core import progress
@@ -137,12 +136,8 @@ def audit(
     universe: Mapping[str, Any] | None = None,
     unit: TimeUnit | None = None,
     rows_max: int = SLICE_ROWS,
-    held_bytes: int = HELD_BYTES,
 ) -> Audit:
-    """Return the verdicts on rows, which are judged `rows_max` at a time.
-
-    Findings above `held_bytes` are kept in a temporary file.
-    """
+    """Return the verdicts on rows, which are judged `rows_max` at a time."""
     check_choice(basis, "basis", ("observed", "claimed"))
     signals = read_signals(
         source, decided_at=decided_at, fields=fields, unit=unit, rows_max=rows_max
@@ -151,11 +146,9 @@ def audit(
     done = 0
     naive: Counter[str] = Counter()
     used: Counter[str] = Counter()
-    with (
-        RowStore(["verdict", "field"], held_bytes) as findings,
-        RowStore(["verdict"], held_bytes) as verdicts,
-        reader.pinned(),
-    ):
+    findings: list[pa.Table] = []
+    verdicts: list[pa.Table] = []
+    with reader.pinned():
         publication = reader.publication()
         first, last = publication.first_pull_at, publication.last_events_at
         pulls = PullTimes(first, last, reader.now())
@@ -177,8 +170,8 @@ def audit(
             is_claimed = basis == "claimed"
             differences = compare_universe(reader, rule, pairs, pulls.now, claimed=is_claimed)
         return Audit(
-            rows=findings.finish(),
-            verdicts=verdicts.finish(),
+            rows=FindingRows(pa.concat_tables(findings)),
+            verdicts=FindingRows(pa.concat_tables(verdicts)),
             basis=basis,
             columns=signals.columns,
             ignored=signals.ignored,

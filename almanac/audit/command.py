@@ -129,7 +129,7 @@ def audit(
 
 def _read_max_unjudged(given: str) -> float:
     """Return a number of rows, or a share of them as a fraction."""
-    from almanac.audit.findings import read_unjudged_limit
+    from almanac.audit.report import read_unjudged_limit
 
     text = given.strip()
     try:

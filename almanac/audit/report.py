@@ -1,17 +1,23 @@
-"""An audit as text, JSON and HTML."""
+"""An audit: its findings with their counts, as text, JSON and HTML."""
 
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
-from almanac.audit.fields import EVENT, NO_EVENT, VERDICTS
-from almanac.audit.findings import AuditFindings, StoredRows
-from almanac.core.errors import LookAhead
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from almanac.audit.fields import COIN, EVENT, GROUPS, JUDGED, NO_EVENT, SEVERITY, VERDICTS
+from almanac.audit.user_rows import suggest_fields
+from almanac.core.errors import InvalidArgument, LookAhead
 from almanac.core.text import count_noun, cut_line, plain_line, render_html
 from almanac.core.timestamps import utc_text
+from almanac.results import Result
 from almanac.user_files import local_path
 
 GROUP_TITLES: Final = {
@@ -26,11 +32,32 @@ _LISTED: Final = 5
 _FINDINGS_MAX: Final = 1_000
 
 
-class Audit(AuditFindings):
+class FindingRows(Result):
+    """Rows of an audit, counted by their verdict and, where they have one, their field."""
+
+    def __init__(self, table: pa.Table) -> None:
+        super().__init__(table)
+        keys = [name for name in ("verdict", "field") if name in table.column_names]
+        counted = table.group_by(keys).aggregate([([], "count_all")]).to_pylist()
+        self.counts = Counter(
+            {tuple(row[key] for key in keys): row["count_all"] for row in counted}
+        )
+
+    def select(self, verdicts: Iterable[str]) -> Self:
+        """Return the rows with one of these verdicts."""
+        wanted = pa.array(verdicts, pa.string())
+        return type(self)(self._table.filter(pc.is_in(self._table["verdict"], wanted)))
+
+    def reader(self) -> pa.RecordBatchReader:
+        """Return the rows as a pyarrow RecordBatchReader."""
+        return self._table.to_reader()
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Audit:
     """The back-test rows that used future information.
 
-    `rows`, `verdicts` and `leaks` are Results whose rows are read on first use. Many rows are in a
-    temporary file: `.head(n)` and `.reader()`, a pyarrow RecordBatchReader, hold few in memory.
+    `rows`, `verdicts` and `leaks` are Results; `.reader()` is a pyarrow RecordBatchReader of each.
 
     Attributes:
         basis: `observed` is what was pulled by then; `claimed` also what the service says of the
@@ -51,6 +78,128 @@ class Audit(AuditFindings):
             `not_selected`: the reverse), decided_at, event_id, title, date, status and impact as
             known then, changed_later; None without a rule.
     """
+
+    rows: FindingRows
+    verdicts: FindingRows
+    basis: str
+    columns: dict[str, str]
+    ignored: list[str]
+    naive: dict[str, int]
+    tz: str
+    first_pull_at: datetime | None
+    last_pull_at: datetime | None
+    used: dict[str, int]
+    universe: Result | None
+    source: str
+
+    def __len__(self) -> int:
+        """The number of rows of the input."""
+        return len(self.verdicts)
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """The number of input rows per verdict, the worst first; unused verdicts are left out."""
+        counted = {verdict: count for (verdict,), count in self.verdicts.counts.items()}
+        return {name: counted[name] for name in SEVERITY if name in counted}
+
+    @cached_property
+    def groups(self) -> dict[str, int]:
+        """The number of input rows per group: leak, unjudged, warning, clean."""
+        groups = dict.fromkeys(("leak", "unjudged", "warning", "clean"), 0)
+        for verdict, count in self.counts.items():
+            groups[GROUPS[verdict]] += count
+        return groups
+
+    @cached_property
+    def summary(self) -> Result:
+        """A Result of counts: verdict, group, field, values; the worst verdict first."""
+        counted = self.rows.counts
+        fields = [EVENT, *(name for name in self.columns if name not in (EVENT, "decided_at"))]
+        unknown = sum(count for (_, name), count in counted.items() if name == EVENT)
+        unused = self.counts.get(NO_EVENT, 0)
+        for name in fields:
+            found = sum(count for (_, field), count in counted.items() if field == name)
+            left = len(self) - unused - unknown - (found if name != EVENT else 0)
+            counted["clean", name] = left
+        counted[NO_EVENT, EVENT] = unused
+        rows = sorted(counted.items(), key=lambda item: (SEVERITY[item[0][0]], item[0][1]))
+        return Result(
+            pa.table(
+                {
+                    "verdict": pa.array([key[0] for key, count in rows if count], pa.string()),
+                    "group": pa.array([GROUPS[key[0]] for key, n in rows if n], pa.string()),
+                    "field": pa.array([key[1] for key, count in rows if count], pa.string()),
+                    "values": pa.array([count for _, count in rows if count], pa.int64()),
+                }
+            )
+        )
+
+    @property
+    def leaks(self) -> FindingRows:
+        """The findings that are look-ahead, in the form of `rows`."""
+        return self.select_group("leak")
+
+    def select_group(self, group: str) -> FindingRows:
+        """Return the findings of a group: `leak`, `unjudged` or `warning`."""
+        return self.rows.select(name for name in SEVERITY if GROUPS[name] == group)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether no look-ahead was found, and no difference from the rule of the universe.
+
+        False if no row could be judged. Rows that can't be judged are not clean;
+        `groups` counts them, and `assert_clean` limits them.
+        """
+        return not self.failures()
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether there are rows that used an event, and none could be judged."""
+        used = len(self) - self.counts.get(NO_EVENT, 0)
+        return 0 < used == self.groups["unjudged"]
+
+    @property
+    def suggestions(self) -> dict[str, str]:
+        """The field that the name of a column suggests, for columns that were not judged."""
+        return suggest_fields(self.ignored)
+
+    def failures(self, max_unjudged: float | None = None, require: Iterable[str] = ()) -> list[str]:
+        """Return why this is not clean, a sentence each; arguments as in `assert_clean`."""
+        groups, found = self.groups, []
+        if groups["leak"]:
+            found.append(f"{count_noun(groups['leak'], 'row')} used something that was not known")
+        if self.is_blind:
+            found.append("no row could be judged")
+        if max_unjudged is not None and groups["unjudged"] > read_unjudged_limit(
+            max_unjudged, len(self)
+        ):
+            share = isinstance(max_unjudged, float)
+            allowed = f"a share of {max_unjudged:g}" if share else f"{max_unjudged:,}"
+            found.append(
+                f"{count_noun(groups['unjudged'], 'row')} can't be judged; at most {allowed} may be"
+            )
+        found += [
+            f"{name} was not judged: {reason}"
+            for name in ([require] if isinstance(require, str) else require)
+            if (reason := self._not_judged(name))
+        ]
+        if self.universe is not None and len(self.universe):
+            found.append("the table differs from the rule of its universe")
+        return found
+
+    def _not_judged(self, name: str) -> str | None:
+        if name not in (EVENT, COIN, *JUDGED):
+            raise InvalidArgument(
+                f"require: {name!r} is not a field that the audit judges; expected "
+                f"{', '.join((EVENT, COIN, *JUDGED))}"
+            )
+        names = {"categories": ("categories", "category")}.get(name, (name,))
+        if not any(field in self.columns for field in names):
+            return "the table has no column for this field"
+        judged = len(self) - self.counts.get(NO_EVENT, 0)
+        if name in JUDGED and judged and not any(self.used.get(field) for field in names):
+            return "no row with a known event has a value in this field"
+        return None
 
     def assert_clean(self, max_unjudged: float | None = None, require: Iterable[str] = ()) -> None:
         """Raise if look-ahead was found, if no row could be judged, or if the universe differs.
@@ -120,7 +269,18 @@ class Audit(AuditFindings):
         return render_audit(self, findings_max=20, is_fragment=True)
 
 
-def write_headline(audit: AuditFindings) -> str:
+def read_unjudged_limit(given: float, rows: int) -> float:
+    """Return how many of the rows may not be judged: a number of rows, or a share of them."""
+    if isinstance(given, float) and 0 <= given <= 1:
+        return given * rows
+    if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
+        return given
+    raise InvalidArgument(
+        f"max_unjudged={given!r}; expected a number of rows, such as 10, or a share from 0.0 to 1.0"
+    )
+
+
+def write_headline(audit: Audit) -> str:
     """Return one sentence: how many rows used something that nobody knew."""
     groups, rows = audit.groups, len(audit)
     if rows == 0:
@@ -153,13 +313,13 @@ def write_headline(audit: AuditFindings) -> str:
     return f"{audit.source}: {'; '.join(parts)}."
 
 
-def universe_counts(audit: AuditFindings) -> dict[str, int]:
+def universe_counts(audit: Audit) -> dict[str, int]:
     """Return how many events the table lacks, and has too many, at each decision together."""
     found = Counter(() if audit.universe is None else audit.universe["problem"])
     return {name: found[name] for name in ("absent", "not_selected")}
 
 
-def universe_lines(audit: AuditFindings, limit: int) -> list[str]:
+def universe_lines(audit: Audit, limit: int) -> list[str]:
     if audit.universe is None:
         return []
     lines = [_universe_line(row) for row in audit.universe.head(limit).rows()]
@@ -180,7 +340,7 @@ def _universe_line(row: dict[str, Any]) -> str:
     )
 
 
-def list_notes(audit: AuditFindings) -> Iterator[str]:
+def list_notes(audit: Audit) -> Iterator[str]:
     """Yield what a reader must know: the basis, zones, columns that were not judged."""
     first, last = format_timestamp(audit.first_pull_at), format_timestamp(audit.last_pull_at)
     if first is None:
@@ -219,7 +379,7 @@ _BASES: Final = {
 }
 
 
-def format_audit(audit: AuditFindings, *, findings_max: int) -> str:
+def format_audit(audit: Audit, *, findings_max: int) -> str:
     """Return the audit as lines for a terminal."""
     lines = [write_headline(audit), ""]
     counts = audit.counts
@@ -250,14 +410,14 @@ def format_audit(audit: AuditFindings, *, findings_max: int) -> str:
     return "\n".join(lines)
 
 
-def finding_lines(findings: StoredRows, limit: int) -> list[str]:
+def finding_lines(findings: FindingRows, limit: int) -> list[str]:
     """Return the first findings, a line each, and how many are left."""
     lines = [_finding_line(row) for row in some_of_each(findings, limit)]
     left = len(findings) - len(lines)
     return lines + ([f"… and {left:,} more"] if left > 0 else [])
 
 
-def some_of_each(findings: StoredRows, limit: int) -> list[dict[str, Any]]:
+def some_of_each(findings: FindingRows, limit: int) -> list[dict[str, Any]]:
     """Return the first findings of each verdict, the worst verdict first, at most `limit`."""
     found = {verdict for verdict, _ in findings.counts}
     verdicts = [verdict.name for verdict in VERDICTS if verdict.name in found]
@@ -322,7 +482,7 @@ def shorten_value(value: str | None) -> str:
     return cut_line(value, _SHOWN_MAX) if value else "nothing"
 
 
-def render_audit(audit: AuditFindings, findings_max: int, *, is_fragment: bool = False) -> str:
+def render_audit(audit: Audit, findings_max: int, *, is_fragment: bool = False) -> str:
     """Return the audit as HTML: a self-contained page, or a fragment for a notebook."""
     findings, left = [], findings_max
     for name in ("leak", "unjudged", "warning"):

@@ -1,6 +1,5 @@
 """Rows that are judged in batches: the same answer as at once, from readers and large files."""
 
-import gc
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,7 @@ from hypothesis import strategies as st
 from almanac.audit.audit import audit
 from almanac.audit.report import Audit
 from almanac.core.errors import InvalidArgument
-from almanac.core.files import own_folder
 from almanac.database import Database
-from almanac.results import Result
 from tests.almanac.audit.watched import at
 
 SCHEMA = pa.schema(
@@ -68,7 +65,6 @@ def everything(found: Audit) -> list[Any]:
 PARTITIONS = {
     "parts": st.lists(st.lists(ROW, max_size=4), max_size=2),
     "rows_max": st.just(4),
-    "held_bytes": st.sampled_from([0, 1_000, 1_000_000]),
     "universe": st.sampled_from([None, {"within": "30d", "status": "all"}]),
 }
 Parts = list[list[dict[str, Any]]]
@@ -77,12 +73,12 @@ Parts = list[list[dict[str, Any]]]
 @settings(max_examples=settings.default.max_examples // 5)  # An example takes a second.
 @given(**PARTITIONS)
 def test_batches_of_any_size_give_the_answer_of_one(
-    db: Database, parts: Parts, rows_max: int, held_bytes: int, universe: Any
+    db: Database, parts: Parts, rows_max: int, universe: Any
 ) -> None:
     batches = [pa.RecordBatch.from_pylist(part, SCHEMA) for part in parts]
     whole = pa.Table.from_batches(batches, SCHEMA)
     reader = pa.RecordBatchReader.from_batches(SCHEMA, batches)
-    found = judged(db, reader, universe=universe, rows_max=rows_max, held_bytes=held_bytes)
+    found = judged(db, reader, universe=universe, rows_max=rows_max)
     assert everything(found) == everything(judged(db, whole, universe=universe))
     assert len(found) == whole.num_rows
 
@@ -126,28 +122,6 @@ def test_broken_rows_of_a_csv_keep_their_numbers_in_every_batch(
     assert found.verdicts.arrow()["row"].to_pylist() == list(range(1, 31))
     unreadable = [row["row"] for row in found.rows if row["verdict"] == "unreadable"]
     assert unreadable == [1, 7, 8, 9, 20, 29, 30]
-
-
-def test_findings_in_a_file_are_a_result_as_those_in_memory(db: Database, tmp_path: Path) -> None:
-    table = pa.concat_tables([pa.Table.from_pylist(ROWS)] * 30)
-    found, in_memory = judged(db, table, rows_max=120, held_bytes=0), db.audit(table)
-    assert not list(own_folder().glob("audit-*")), "the files have no names: nobody removes them"
-    leaks, expected, shown = found.leaks, Result(in_memory.leaks.arrow()), repr(found)
-    for n in (0, 3, 10_000):
-        assert leaks.head(n).rows() == expected.head(n).rows()
-        assert leaks.tail(n).rows() == expected.tail(n).rows()
-    assert repr(leaks) == repr(expected)
-    assert leaks._repr_html_() == expected._repr_html_()
-    assert pl.DataFrame(leaks).equals(expected.pl())
-    leaks.to_parquet(tmp_path / "leaks.parquet")
-    assert pq.read_table(tmp_path / "leaks.parquet").to_pylist() == expected.rows()
-    assert "_table" not in vars(leaks), "nothing of this reads all rows at once"
-    assert leaks.head(-3).rows() == expected.head(-3).rows()
-    reader = leaks.reader()
-    del found, leaks
-    gc.collect()
-    assert reader.read_all().num_rows == len(expected)
-    assert shown == repr(in_memory)
 
 
 @pytest.mark.parametrize(
