@@ -149,7 +149,7 @@ class CalendarRoutes:
         grant = self._key_grant(request.scope) if self._place.needs_key else None
         if grant is not None:
             chosen["token"] = self._token(grant)
-        address = f"{request.url.scheme}://{request.url.netloc}{page.link(FEED_PATH, **chosen)}"
+        address = page.origin + page.link(FEED_PATH, tz=None, **chosen)
         shown = render(
             "calendar.html",
             page,

@@ -1,7 +1,7 @@
 """The page of changes: what became known in a period, as one timeline."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from itertools import groupby
 from math import ceil
 from typing import Any, Final
@@ -93,7 +93,7 @@ def show_changes(request: SiteRequest, places: tuple[int, int] | None = None) ->
     values |= {"kinds": listed, "skip": skip, "limit": limit}
     rows = rows_of(_SQL["list_changes"], values)
     named = [TITLES[kind].lower() for kind in kinds or ()]
-    span = f"{since:%d %b %Y} to {until:%d %b %Y}"
+    span = " to ".join(f"{at.astimezone(request.zone):%d %b %Y}" for at in (since, until))
     named.append(f"last {_LAST[last]}" if last else span)
     title = f"{describe_filters(request, filters) or 'Changes'}: {', '.join(named)}"
     if is_feed:
@@ -106,6 +106,7 @@ def show_changes(request: SiteRequest, places: tuple[int, int] | None = None) ->
         return table_file(request, form, "changes", rows, {"cursor": _write_cursor(request, until)})
     label_coins(request, rows)
     _tell_values(request, rows)
+    by_day = groupby(rows, lambda row: row["known_from"].date())
     return render(
         "changes.html",
         request,
@@ -120,7 +121,7 @@ def show_changes(request: SiteRequest, places: tuple[int, int] | None = None) ->
         titles=TITLES,
         dated=_DATED,
         describe_move=describe_move,
-        days=[(day, list(of_day)) for day, of_day in groupby(rows, key=_day)],
+        days=[(day, list(of_day)) for day, of_day in by_day],
         flood=found["revealed"] if is_flood else 0,
         total=total,
         page=page,
@@ -130,8 +131,8 @@ def show_changes(request: SiteRequest, places: tuple[int, int] | None = None) ->
 
 
 def _tell_values(request: SiteRequest, rows: Sequence[dict[str, Any]]) -> None:
-    """Give each row its `kinds`, both times of day if only these differ, and in `texts` the old
-    and new values of other fields."""
+    """Give each row its time in the zone, its `kinds`, both times if only the times of day differ,
+    and in `texts` the old and new values of other fields."""
     told = {row["event_id"] for row in rows if row["kind"] in _OTHER and row["new_value"]}
     values = {"ids": sorted(told)}
     versions = request.reader.rows(_SQL["list_contents"], values) if told else []
@@ -139,10 +140,11 @@ def _tell_values(request: SiteRequest, rows: Sequence[dict[str, Any]]) -> None:
     for row in rows:
         dated = [kind for kind in _DATED if kind in row["change_kinds"]]
         row["kinds"] = dated if row["kind"] in _DATED else [row["kind"]]
+        row["known_from"] = row["known_from"].astimezone(request.zone)
         is_same = row["kind"] in _DATED and row["old_value"] == row["new_value"]
         for side in ("old", "new") if is_same else ():
-            if row[f"{side}_time"]:
-                row[f"{side}_value"] = f"{row[f'{side}_value']} {row[f'{side}_time']:%H:%M}"
+            if at := row[f"{side}_time"]:
+                row[f"{side}_value"] = f"{at.astimezone(request.zone):%d %b %Y %H:%M}"
         now = known.get((row["event_id"], row["version"]))
         old = known.get((row["event_id"], row["version"] - 1))
         if row["kind"] in _OTHER and now and old:
@@ -273,8 +275,3 @@ def describe_move(row: Mapping[str, Any]) -> str:
         way = "later" if least > 0 else "earlier"
         return f"{format_number(first)} to {show_days(last)} {way}"
     return _MOVES[row["move"]]
-
-
-def _day(row: Mapping[str, Any]) -> date:
-    known_from: datetime = row["known_from"]
-    return known_from.astimezone(UTC).date()

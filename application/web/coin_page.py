@@ -103,7 +103,7 @@ def show_coin(request: SiteRequest) -> str | Response:
     events = prepare_events(request, read_events(request, _SQL["coin_events"], values))
     for event in events:
         event["coin_labels"] = [each for each in event["coin_labels"] if each[0] != coin["coin"]]
-    days = request.moment, request.moment + 365 * timedelta(days=1)
+    days = request.today, request.today + timedelta(days=365)
     compared = compare_events(request, Filters(coins=[coin["coin"]]), days, events)
     counts = events[0] if events else {"events": 0, "upcoming": 0}
     asked = request.text("asked")
@@ -144,7 +144,7 @@ def _draw_lanes(request: SiteRequest, coin: str) -> Markup | None:
             former.setdefault(version["event_id"], []).append(version)
         return draw_lanes(rows, former, now, link)
 
-    return keep_drawn(request, ("lanes", now, coin, request.as_of), draw)
+    return keep_drawn(request, ("lanes", now, coin, request.as_of, request.zone), draw)
 
 
 def _find_named(request: SiteRequest, text: str) -> list[dict[str, Any]]:

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any, Final
 
 from almanac.core.statements import Statements
 from almanac.digest import show_days
-from application.web.filters import Filters, is_of_now, read_choice, read_events
+from application.web.filters import Filters, bound_days, is_of_now, read_choice, read_events
 from application.web.pages import SiteRequest, span_text
 
 _SQL = Statements("application.web")
@@ -33,7 +33,7 @@ class Comparison:
 def compare_events(
     request: SiteRequest,
     filters: Filters,
-    days: tuple[datetime, datetime],
+    days: tuple[date, date],
     events: Sequence[dict[str, Any]],
     *,
     is_exact: bool | None = None,
@@ -41,15 +41,15 @@ def compare_events(
     """Return the comparison that a request asks for, None for none; each event gets `compared`,
     its mark and text.
 
-    `days` are the start and end of the list, and `is_exact` is its kind of dates. The earlier time
-    is never before the first pull.
+    `days` are the first day and the end of the list, and `is_exact` is its kind of dates. The
+    earlier time is never before the first pull.
     """
     for event in events:
         event["compared"] = None
     if not request.text("compare") or request.pulls.first is None:
         return None
     earlier = replace(request, moment=_find_then(request))
-    values = {**filters.values, "starts": days[0], "ends": days[1], "is_exact": is_exact}
+    values = {**filters.values, **bound_days(request, *days), "is_exact": is_exact}
     values |= {"ids": None, "limit": _MOST}
     then_rows = read_events(earlier, _SQL["list_window"], values, slot="then")
     values["ids"] = [row["event_id"] for row in then_rows]

@@ -215,12 +215,12 @@ def _tell_date(span: Mapping[str, Any]) -> str:
 
 
 def _tell(at: datetime) -> str:
-    return f"{at.astimezone(UTC):%d %b %Y %H:%M}"
+    return f"{at.astimezone(UTC):%d %b %Y %H:%M} UTC"
 
 
 def draw_heat(
     rows: Sequence[Mapping[str, Any]],
-    first: datetime,
+    first: date,
     today: date,
     link: Callable[[date], str] | None,
 ) -> Markup | None:
@@ -236,7 +236,7 @@ def draw_heat(
     most = max([4, *days.values()])
     shapes = []
     for number in range(WEEKS * 7):
-        day = (first + number * _DAY).date()
+        day = first + number * _DAY
         left, events = number * _CELL + number // 7 * 2, days.get(day, 0)
         if number == 0 or (day.day == 1 and number > 3):
             shapes.append(tag("text", f"{day:%b}" if number else f"{day:%d %b}", x=left, y=9))
@@ -253,7 +253,7 @@ def draw_heat(
         )
         shapes.append(tag("a", square, href=link(day), tabindex=-1) if link else square)
     for number in range(WEEKS):
-        week = (first + number * 7 * _DAY).date()
+        week = first + number * 7 * _DAY
         if events := weeks.get(week, 0):
             left = number * (7 * _CELL + 2)
             title = f"Week of {week:%d %b %Y}: {events} without an exact date"

@@ -6,7 +6,7 @@ JSON, and in the calendar. Lists are separated by commas.
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from difflib import get_close_matches
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -31,9 +31,11 @@ _TABLES: Final = {
 """The statements that `read_events` prepares, each after those that it reads, and the column by
 which their rows are sorted, so that a part of them is found without reading all."""
 _NOT_CHIPS: Final = (
-    *("coins", "categories", "as_of", "view", "sort", "page", "format"),
+    *("coins", "categories", "as_of", "tz", "view", "sort", "page", "format"),
     *("kinds", "last"),
 )
+_DAYS_MAX: Final = 1_100
+"""Days by which SQL groups events of a list; those beyond are sorted by their time alone."""
 _RANKS: Final = (100, 500)
 _DRAWN_MAX: Final = 300
 Drawn = TypeVar("Drawn")
@@ -121,6 +123,28 @@ def _read_past(sql: str, past: Sequence[str], slot: str) -> str:
     """Return a statement that reads tables of a past time in place of those of now."""
     tables = ", ".join(f"{name} AS (FROM {slot}_{name})" for name in past)
     return f"WITH {tables} FROM ({sql}\n)" if tables else sql
+
+
+def bound_days(request: SiteRequest, first: date, end: date) -> dict[str, Any]:
+    """Return the parameters of `in_days` for the days from `first` until `end`."""
+    return {
+        "starts": midnight(first, request.zone),
+        "ends": midnight(end, request.zone),
+        "day_starts": midnight(first, UTC),
+        "day_ends": midnight(end, UTC),
+    }
+
+
+def list_days(request: SiteRequest, first: date, end: date) -> dict[str, Any]:
+    """Return the parameters of `in_days` and `zone_days`: of some days and of each of them."""
+    days = [first + timedelta(number) for number in range(min((end - first).days, _DAYS_MAX))]
+    midnights = [midnight(day, request.zone) for day in days]
+    return {**bound_days(request, first, end), "days": days, "midnights": midnights}
+
+
+def midnight(day: date, zone: tzinfo) -> datetime:
+    """Return the start of a day in a zone, as a timestamp in UTC."""
+    return datetime.combine(day, time(), tzinfo=zone).astimezone(UTC)
 
 
 def is_of_now(request: SiteRequest) -> bool:

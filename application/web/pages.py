@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
@@ -19,7 +19,8 @@ from math import ceil
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -35,7 +36,7 @@ from almanac.core.errors import (
 )
 from almanac.core.statements import NO_VALUES, Statements
 from almanac.core.text import cut_line, json_text, make_web_address, plain, plain_line
-from almanac.core.timestamps import utc_text
+from almanac.core.timestamps import read_zone, utc_text
 from almanac.database import Database
 from almanac.events import check_observed, is_stale, read_known_at
 from almanac.reader import Reader
@@ -116,6 +117,8 @@ class SiteRequest:
     base_path: str = ""
     report: ReportPart | None = None
     plan: str | None = None
+    zone: tzinfo = UTC
+    """The zone of days and times."""
     origin: str = ""
     """Scheme, host and port of the address, for documents that are read elsewhere."""
 
@@ -131,9 +134,14 @@ class SiteRequest:
         """Return a parameter without blanks at its ends; None if it is missing or empty."""
         return self.parameters.get(name, "").strip() or None
 
+    @property
+    def today(self) -> date:
+        return self.moment.astimezone(self.zone).date()
+
     def link(self, path: str, **parameters: object) -> str:
-        """Return the address of a page that keeps the time of knowledge."""
-        kept: dict[str, object] = {} if self.as_of is None else {"as_of": instant_text(self.as_of)}
+        """Return the address of a page that keeps the time of knowledge and the zone."""
+        zone = None if self.zone is UTC else str(self.zone)
+        kept = {"as_of": instant_text(self.as_of), "tz": zone}
         return _address(self.base_path + path, kept | parameters)
 
     def again(self, **changed: object) -> str:
@@ -194,8 +202,8 @@ class Pages:
     ) -> Callable[[Request], Response]:
         """Return the endpoint of a page. Starlette runs it on a thread.
 
-        The page takes `parameters` and `as_of`; another one is refused, since a misspelt `as_of`
-        would show the present. With `needs_pull`, a time before the first pull gets the
+        The page takes `parameters`, `as_of` and `tz`; another one is refused, since a misspelt
+        `as_of` would show the present. With `needs_pull`, a time before the first pull gets the
         reason in place of the page.
         """
 
@@ -206,9 +214,10 @@ class Pages:
                     query = dict(request.query_params)
                     path = quote(request.scope["path"])
                     page = self.read_request(path, query, request.path_params)
-                    _check_query(request, ("as_of", *parameters))
+                    _check_query(request, ("as_of", "tz", *parameters))
                     origin = f"{request.url.scheme}://{request.url.netloc}"
-                    page = replace(page, plan=request.scope.get("plan"), origin=origin)
+                    zone = read_zone(page.text("tz") or UTC)
+                    page = replace(page, plan=request.scope.get("plan"), origin=origin, zone=zone)
                     page = self._move(page, needs_pull=needs_pull)
                     tag = {"etag": self._make_tag(request, page)}
                     if is_not_modified(request, tag["etag"]):
@@ -368,7 +377,8 @@ def render(
     layout = "part.html" if request is not None and request.is_report else "base.html"
     base = base_path if request is None else request.base_path
     found = {"request": request, "title": title, "layout": layout, "navigation": NAVIGATION}
-    found |= {"base": base, **values}
+    zone = "UTC" if request is None else str(request.zone)
+    found |= {"base": base, "zone": zone, **values}
     return _templates().get_template(template).render(found)
 
 
@@ -451,7 +461,7 @@ def _templates() -> Environment:
         "instant": instant_text,
         "line": plain_line,
         "cut": cut_line,
-        "moment": format_moment,
+        "moment": _show_moment,
         "prose": lambda text: plain(text[:_PROSE_MAX]),
         "picked": _picked_text,
         "web_address": make_web_address,
@@ -491,10 +501,16 @@ def format_age(age: timedelta) -> str:
     return f"{minutes // 60} h" if minutes < 48 * 60 else f"{minutes // 1440} days"
 
 
-def format_moment(instant: datetime | None) -> Markup:
+@pass_context
+def _show_moment(context: Context, instant: datetime | None) -> Markup:
+    """Return a timestamp in the zone of the page. A macro of another file needs `with context`."""
+    return format_moment(instant, context["request"].zone)
+
+
+def format_moment(instant: datetime | None, zone: tzinfo = UTC) -> Markup:
     """Return a timestamp for people, as an element of HTML; seconds only where there are some."""
     if instant is None:
         return Markup("")
-    at = instant.astimezone(UTC)
+    at = instant.astimezone(zone)
     shown = at.strftime("%d %b %Y %H:%M:%S" if at.second or at.microsecond else "%d %b %Y %H:%M")
     return Markup('<time datetime="{}">{}</time>').format(instant_text(at), shown)

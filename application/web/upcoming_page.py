@@ -5,7 +5,7 @@ deadline.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, timedelta
 from itertools import groupby
 from math import ceil
 from typing import Any, Final
@@ -25,10 +25,12 @@ from application.web.filters import (
     FILTERS,
     NEWS,
     Filters,
+    bound_days,
     describe_filters,
     is_of_now,
     keep_drawn,
     label_coins,
+    list_days,
     make_bar,
     read_choice,
     read_count,
@@ -68,7 +70,7 @@ _PERIODS: Final = {
     "year": "Some time in a year",
     "deadline": "Any time up to a deadline",
 }
-_FAR: Final = datetime(9999, 1, 1, tzinfo=UTC)
+_FAR: Final = date(9999, 1, 1)
 _DAY: Final = timedelta(days=1)
 _SHOWN_OF_A_DAY: Final = {"month": 3, "week": 12}
 FILE_COLUMNS: Final = (
@@ -87,7 +89,7 @@ def show_upcoming(request: SiteRequest) -> str | Response:
 
 
 def _show_list(request: SiteRequest, filters: Filters) -> str | Response:
-    (starts, ends), today = _read_days(request), midnight(request.moment)
+    (starts, ends), today = _read_days(request), request.today
     estimated = read_choice(request, "estimated", _ESTIMATED, "include")
     sort = read_choice(request, "sort", _SORTS, "time")
     page, form = read_count(request.text("page"), "page"), request.text("format")
@@ -98,9 +100,8 @@ def _show_list(request: SiteRequest, filters: Filters) -> str | Response:
     opened = {"include": first_open, "only": places, "drop": none}[estimated]
     values = {
         **filters.values,
+        **list_days(request, starts, ends),
         "at": request.moment,
-        "starts": starts,
-        "ends": ends,
         "since": request.moment - NEWS,
         "is_exact": {"include": None, "only": False, "drop": True}[estimated],
         "by_impact": sort == "impact",
@@ -129,7 +130,7 @@ def _show_list(request: SiteRequest, filters: Filters) -> str | Response:
     when, length = _when(request), min(ends - starts, timedelta(days=31))
     first = {"when": None, "to": None, "from": request.text("from")}
     if starts != today:
-        first["from"] = f"{starts:%Y-%m-%d}"
+        first["from"] = f"{starts}"
     return _render(
         request,
         filters,
@@ -167,13 +168,13 @@ def show_gone(request: SiteRequest, compared: Comparison | None) -> dict[str, An
 def _find_head(request: SiteRequest, filters: Filters) -> dict[str, Any]:
     """Return the next event of high impact with its countdown, and counts with their addresses:
     critical events of 7 days, and changes of the last day, each as its page counts them."""
-    today = midnight(request.moment)
-    days = {"starts": today, "ends": today + timedelta(days=8)}
+    days = bound_days(request, request.today, request.today + timedelta(days=8))
     values = {**filters.values, **days, "at": request.moment}
     (head,) = read_events(request, _SQL["head_line"], values)
     event = head["next_event"]
     if event:
         label_coins(request, [event])
+        move_to_zone(request, event)
         event["shown"] = _tell_ahead(event["earliest"] - request.moment)
     found = count_changes(request, filters, request.moment - _DAY, request.moment)
     kept = {name: request.text(name) for name in FILTERS}
@@ -203,7 +204,7 @@ def _show_grid(request: SiteRequest, filters: Filters, view: str) -> str:
     """Return the month or week of `from`, else the current one."""
     if request.text("format"):
         raise InvalidArgument(f"view={view} has no file; leave out view, or format")
-    first = _read_day(request, "from") or midnight(request.moment)
+    first = _read_day(request, "from") or request.today
     if view == "month":
         first -= timedelta(days=first.day - 1)
         after = (first + timedelta(days=31)).replace(day=1)
@@ -212,16 +213,18 @@ def _show_grid(request: SiteRequest, filters: Filters, view: str) -> str:
         after = first + timedelta(days=7)
     starts = first - timedelta(days=first.weekday())
     ends = after + timedelta(days=-after.weekday() % 7)
-    values = {**filters.values, "starts": starts, "ends": ends}
-    rows = read_events(request, _SQL["list_days"], {**values, "most": _SHOWN_OF_A_DAY[view]})
+    values = {**filters.values, **list_days(request, starts, ends), "most": _SHOWN_OF_A_DAY[view]}
+    rows = read_events(request, _SQL["list_days"], values)
     found = {row["day"]: row for row in rows}
     cells = []
     for number in range((ends - starts).days):
         day = starts + number * _DAY
-        cell = found.get(day.date(), {"events": 0, "steps": (), "first_events": ()})
+        cell = found.get(day, {"events": 0, "steps": (), "first_events": ()})
         link = _link_days(request, day, day + _DAY)
         shown = sorted(cell["first_events"], key=lambda event: event["earliest"])
         label_coins(request, shown)
+        for event in shown:
+            move_to_zone(request, event)
         other = not first <= day < after
         cells.append(cell | {"day": day, "link": link, "first_events": shown, "is_other": other})
     shown_events = [event for cell in cells for event in cell["first_events"]]
@@ -237,11 +240,11 @@ def _show_grid(request: SiteRequest, filters: Filters, view: str) -> str:
             "list": all_days if request.text("from") else request.again(view=None),
             **{other: request.again(view=other) for other in ("month", "week")},
         },
-        previous=request.again(**keep, **{"from": f"{first - _DAY:%Y-%m-%d}"}),
-        following=request.again(**keep, **{"from": f"{after:%Y-%m-%d}"}),
+        previous=request.again(**keep, **{"from": first - _DAY}),
+        following=request.again(**keep, **{"from": after}),
         **show_gone(request, compared),
         weeks=[cells[at : at + 7] for at in range(0, len(cells), 7)],
-        today=midnight(request.moment),
+        today=request.today,
         apart_total=found.get(None, {"events": 0})["events"],
         all_days=all_days,
     )
@@ -282,22 +285,22 @@ def link_stars(
     return links
 
 
-def _link_days(request: SiteRequest, starts: datetime, ends: datetime) -> str:
+def _link_days(request: SiteRequest, starts: date, ends: date) -> str:
     """Return the address of the list of some days."""
-    days = {"from": f"{starts:%Y-%m-%d}", "to": f"{ends - _DAY:%Y-%m-%d}"}
-    return request.again(view=None, when=None, **days)
+    return request.again(view=None, when=None, **{"from": starts, "to": ends - _DAY})
 
 
-def _name_days(starts: datetime, ends: datetime) -> str:
+def _name_days(starts: date, ends: date) -> str:
     if ends >= _FAR:
         return f"from {starts:%d %b %Y} on"
     first, last = f"{starts:%d %b %Y}", f"{ends - _DAY:%d %b %Y}"
     return first if first == last else f"{first} to {last}"
 
 
-def midnight(moment: datetime) -> datetime:
-    """Return the start of a UTC day."""
-    return datetime.combine(moment.astimezone(UTC).date(), time(), tzinfo=UTC)
+def move_to_zone(request: SiteRequest, event: dict[str, Any]) -> None:
+    """Move `earliest` of an event into the zone of the request; a day has no time and stays."""
+    if event["date_precision"] == "instant":
+        event["earliest"] = event["earliest"].astimezone(request.zone)
 
 
 def prepare_events(request: SiteRequest, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -311,6 +314,9 @@ def prepare_events(request: SiteRequest, rows: Iterable[dict[str, Any]]) -> list
         event["path"] = paths.get(event["event_id"])
         event["shown"] = _shorten(request, event["displayed_date_full"])
         event["start"], _, event["end"] = event["shown"].partition(" – ")
+        move_to_zone(request, event)
+        if event["is_exact"] and event["earliest"].utcoffset():
+            event["start"] = _shorten(request, f"{event['earliest']:%d %b %Y}")
         event["heading"] = event["compared"] = None
         event["news"] = _tell_news(request, event)
     return events
@@ -351,9 +357,8 @@ def list_dates(request: SiteRequest, ids: Sequence[str]) -> list[dict[str, Any]]
 
 def draw_strip(request: SiteRequest, filters: Filters) -> Markup | None:
     """Return the heat strip of the next weeks, from Monday on."""
-    today = midnight(request.moment)
+    today = request.today
     starts = today - timedelta(days=today.weekday())
-    values = {**filters.values, "starts": starts, "ends": starts + timedelta(days=7 * WEEKS)}
     kept = {name: request.text(name) for name in FILTERS}
     kept["coins"] = ",".join(f"slug:{coin}" for coin in filters.coins or ())
     address = request.link("/", **kept)
@@ -363,8 +368,9 @@ def draw_strip(request: SiteRequest, filters: Filters) -> Markup | None:
         return f"{address}from={day}&to={day}"
 
     def draw() -> Markup | None:
-        rows = read_events(request, _SQL["count_heat"], values)
-        return draw_heat(rows, starts, today.date(), None if request.is_report else link)
+        days = list_days(request, starts, starts + timedelta(days=7 * WEEKS))
+        rows = read_events(request, _SQL["count_heat"], {**filters.values, **days})
+        return draw_heat(rows, starts, today, None if request.is_report else link)
 
     return keep_drawn(request, (today, address, request.is_report, repr(filters)), draw)
 
@@ -418,16 +424,14 @@ def _when(request: SiteRequest) -> str | None:
     return read_choice(request, "when", _WHEN, _WHEN_DEFAULT)
 
 
-def _read_days(request: SiteRequest) -> tuple[datetime, datetime]:
+def _read_days(request: SiteRequest) -> tuple[date, date]:
     """Return the first day and the end of the last one; `from` and `to` precede `when`."""
-    today, when = midnight(request.moment), _when(request)
+    today, when = request.today, _when(request)
     if when is None:
         first, last = _read_day(request, "from"), _read_day(request, "to")
         starts, ends = first or min(today, last or today), _FAR if last is None else last + _DAY
         if ends <= starts:
-            raise InvalidArgument(
-                f"no day lies between from={starts:%Y-%m-%d} and to={ends - _DAY:%Y-%m-%d}"
-            )
+            raise InvalidArgument(f"no day lies between from={starts} and to={ends - _DAY}")
         return starts, ends
     monday, week = today - timedelta(days=today.weekday()), timedelta(days=7)
     if when == "next-week":
@@ -436,7 +440,7 @@ def _read_days(request: SiteRequest) -> tuple[datetime, datetime]:
     return today, named or today + timedelta(days=int(when.removesuffix("d")) + 1)
 
 
-def _read_day(request: SiteRequest, name: str) -> datetime | None:
+def _read_day(request: SiteRequest, name: str) -> date | None:
     given = request.text(name)
     if given is None:
         return None
@@ -447,4 +451,4 @@ def _read_day(request: SiteRequest, name: str) -> datetime | None:
         raise InvalidArgument(text) from None
     if not date(1970, 1, 1) <= found <= date(9990, 1, 1):
         raise InvalidArgument(f"{name}={given!r} is not within the years 1970 to 9990")
-    return datetime.combine(found, time(), tzinfo=UTC)
+    return found

@@ -2,13 +2,12 @@
 
 -- name: list_window
 -- Grain: one row per scheduled event that may take place from $starts until $ends, the soonest first, at
--- most $limit. Parameters: $starts, $ends; $ids, the events to choose from, NULL for all; $is_exact, the kind of
+-- most $limit. Parameters: $starts, $ends, $day_starts, $day_ends; $ids, the events to choose from, NULL for all; $is_exact, the kind of
 -- dates, NULL for both; $limit; filters as in list_events. Run twice: the same rows.
 FROM page_events
 WHERE gone IS NULL
     AND NOT is_former
-    AND latest > $starts::TIMESTAMPTZ
-    AND may_begin < $ends::TIMESTAMPTZ
+    AND {in_days}
     AND ($ids::VARCHAR[] IS NULL OR event_id IN (SELECT unnest($ids::VARCHAR[])))
     AND ($is_exact::BOOLEAN IS NULL OR is_exact = $is_exact::BOOLEAN)
     AND {has_filters}

@@ -8,10 +8,25 @@ AND {shared_has_category}
 AND ($words::VARCHAR IS NULL OR contains(lower(title), $words::VARCHAR))
 AND {shared_has_impact}
 
+-- name: in_days
+-- Whether an event may take place from $starts until $ends, midnights of the reader's zone; for a date
+-- without a time from $day_starts until $day_ends, midnights in UTC. A scan can skip rows by the first
+-- comparison.
+latest > least($starts::TIMESTAMPTZ, $day_starts::TIMESTAMPTZ)
+AND latest > if(date_precision = 'instant', $starts::TIMESTAMPTZ, $day_starts::TIMESTAMPTZ)
+AND may_begin < if(date_precision = 'instant', $ends::TIMESTAMPTZ, $day_ends::TIMESTAMPTZ)
+
+-- name: zone_days
+-- Grain: one row per day of $days and kind of date, with a time or without one: when the day begins for
+-- it. $midnights are the midnights of the reader's zone. Run twice: the same rows.
+SELECT true AS is_instant, unnest($midnights::TIMESTAMPTZ[]) AS begins, unnest($days::DATE[]) AS day
+UNION ALL
+SELECT false, day::TIMESTAMP AT TIME ZONE 'UTC', day FROM (SELECT unnest($days::DATE[]) AS day)
+
 -- name: page_events
 -- Grain: one row per event known at $known_at, with its news since $news_since: when it was first
 -- seen, moved, or left the calendar; and one more row, with `is_former`, per event that moved since,
--- with the date before its last move. `new_date`, `new_may_begin` and `new_latest` are the date as
+-- with the date before its last move. `new_date`, `new_precision`, `new_may_begin` and `new_latest` are the date as
 -- known. An event begins at `may_begin` or later; a deadline may fall at any time from its first sighting. `gone` is cancelled, withdrawn or missing; NULL is a scheduled event. `impact_step` is the band
 -- of impact, 1 (Low) to 4 (Critical); NULL is no score.
 -- Parameters: $known_at, infinity for the newest; $news_since. Run twice: the same rows.
@@ -67,6 +82,7 @@ FROM (
         {shared_impact_step} AS impact_step,
         v.displayed_date_full, v.date_precision, v.earliest, v.latest,
         v.displayed_date_full AS new_date, v.latest AS new_latest, v.first_seen_at,
+        v.date_precision AS new_precision,
         coalesce(v.earliest, least(v.first_seen_at, v.latest - INTERVAL 24 HOURS)) AS new_may_begin,
         v.status, a.missing_since, v.source_url, v.known_from,
         CASE

@@ -116,42 +116,14 @@ async function suggest(field) {
   }));
 }
 
-// Times in UTC, in the reader's zone, or from now. UTC is what the server wrote.
-const times = [...document.querySelectorAll("time[datetime*='T']")].map((element) => ({
-  element, utc: element.textContent, at: new Date(element.dateTime),
-}));
-const zone = document.querySelector(".zone");
-const near = new Intl.RelativeTimeFormat("en", { style: "short" });
-const UNITS = [["year", 31557600], ["month", 2629800], ["day", 86400], ["hour", 3600], ["minute", 60]];
-
-function tellApart(at) {
-  const seconds = (at - Date.now()) / 1000;
-  const [unit, size] = UNITS.find(([, size]) => Math.abs(seconds) >= size) ?? UNITS.at(-1);
-  return near.format(Math.round(seconds / size), unit);
-}
-
-function tellLocal(at, utc) {
-  const hour = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
-  if (/^\d\d:\d\d/.test(utc) && at.getDate() === at.getUTCDate()) return at.toLocaleTimeString("en-GB", hour);
-  const day = { day: "2-digit", month: "short" };
-  return at.toLocaleString("en-GB", /\d{4}/.test(utc) ? { ...day, ...hour, year: "numeric" } : { ...day, ...hour }).replace(",", "");
-}
-
-function showTimes() {
-  for (const { element, utc, at } of times) {
-    const tell = zone.value === "apart" && element.closest("td, li, dd") ? tellApart : tellLocal;
-    element.textContent = zone.value === "utc" ? utc : tell(at, utc);
-    element.title = `${at.toLocaleString()} in your zone, ${tellApart(at)}`;
-  }
-  document.querySelector(".zoned").textContent = zone.value === "utc" ? "All times are UTC." : "Times are of your zone, days are UTC.";
-}
-
-zone.value = localStorage.getItem("times") ?? "utc";
+// The zone is a parameter of the address; the reader's own is a choice.
+const zone = document.querySelector(".zone"), own = Intl.DateTimeFormat().resolvedOptions().timeZone;
+if (own.includes("/") && ![...zone.options].some(({ text }) => text === own)) zone.add(new Option(own, own));
 zone.addEventListener("change", () => {
-  localStorage.setItem("times", zone.value);
-  showTimes();
+  if (zone.value === "UTC") given.delete("tz");
+  else given.set("tz", zone.value);
+  location.search = given;
 });
-showTimes();
 
 // The slider fills the field of the time machine with the pull of a day.
 const slider = document.querySelector(".pulls input");

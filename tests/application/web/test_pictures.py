@@ -156,7 +156,7 @@ def test_cross_marks_where_an_event_was_cancelled_or_went_missing(tmp_path: Path
         page = client.get("/event/evt").text
         cancelled = [{"gone": "cancelled", "from": "2026-03-03T06:00:00Z"}]
         assert read_marks(page, "path large", "path") == cancelled
-        assert "<title>15 Mar &lt;b&gt; 2026: known from 02 Mar 2026 06:00</title>" in page
+        assert "<title>15 Mar &lt;b&gt; 2026: known from 02 Mar 2026 06:00 UTC</title>" in page
         lanes = read_marks(client.get("/coin/near").text, "lanes", "(?:rect|circle)")
         assert [each.get("event") for each in lanes] == [None, "evt"]
         assert "ghost" in lanes[0]

@@ -86,3 +86,16 @@ def test_new_tab_begins_with_the_last_choice_only_if_asked(page: Page) -> None:
         expect(tab).to_have_url(re.compile("/$"))
         tab.goto("/?max_rank=100")
         tab.close()
+
+
+def test_switch_sets_the_zone_of_the_address(browser: Browser, sites: dict[str, str]) -> None:
+    page = browser.new_page(base_url=sites["filled"], timezone_id="Asia/Tokyo")
+    page.goto("/changes?last=1d&tz=Europe%2FBerlin")
+    zone = page.get_by_label("Zone of days and times")
+    expect(zone.locator("option")).to_have_text(["UTC", "Europe/Berlin", "Asia/Tokyo"])
+    zone.select_option("Asia/Tokyo")
+    expect(page).to_have_url(re.compile(r"/changes\?last=1d&tz=Asia%2FTokyo$"))
+    expect(page.locator("footer")).to_contain_text("Days and times are of Asia/Tokyo.")
+    zone.select_option("UTC")
+    expect(page).to_have_url(re.compile(r"/changes\?last=1d$"))
+    page.close()
