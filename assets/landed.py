@@ -152,7 +152,7 @@ _FEEDS: Final[dict[Feed, tuple[str, str]]] = {
         "webhook",
         "The webhook deliveries that arrived on the day: `almanac receive` stores them in the "
         "inbox, and today's partition lands those that wait there. It is empty if no webhook "
-        "receiver is set up, or none arrived on the day: each materialisation says which.",
+        "receiver is set up, or none arrived on the day.",
     ),
 }
 """The kind and the description of the asset of each feed, in the order of a run: the most valuable

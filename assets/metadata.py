@@ -16,7 +16,7 @@ from almanac.core.statements import Statements
 from almanac.core.text import cut_line, plain_line
 from almanac.events import KINDS
 from resources.calendar_backfill import Backfill
-from resources.feed_day import NOT_OBSERVED
+from resources.feed_day import NOT_OBSERVED, WHY_EMPTY
 from resources.session import FeedDay
 from warehouse.batch_problems import BatchProblem, list_landed_problems, list_record_problems
 from warehouse.history.merge import MergeReport
@@ -100,8 +100,8 @@ def pull_metadata(feed_day: FeedDay, *, quota_left: int | None) -> Metadata:
         "bytes": feed_day.bytes,
         "batches": _batch_table(feed_day.manifests),
     }
-    if feed_day.why_empty:
-        metadata["why it is empty"] = feed_day.why_empty
+    if feed_day.outcome in WHY_EMPTY:
+        metadata["why it is empty"] = WHY_EMPTY[feed_day.outcome]
     if feed_day.rows is not None:
         metadata["rows"] = metadata["dagster/partition_row_count"] = feed_day.rows
     if quota_left is not None:

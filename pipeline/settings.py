@@ -6,7 +6,6 @@ send the user's key elsewhere. `python -m pipeline.settings` prints docs/setting
 
 import ast
 import inspect
-import json
 import os
 import re
 import sys
@@ -69,19 +68,14 @@ def _split(value: Any) -> Any:
 
 
 def read_columns(value: str | dict[str, str]) -> dict[str, str]:
-    """Return the field of each column, from `name=field,…` or a JSON object."""
+    """Return the field of each column, from `name=field,…`."""
     if isinstance(value, dict):
         return value
-    try:
-        parts = [part.partition("=") for part in value.split(",") if part.strip()]
-        named = {name.strip(): field.strip() for name, _, field in parts}
-        found: dict[str, str] = json.loads(value) if value.lstrip().startswith("{") else named
-    except ValueError:
-        found = {}
+    parts = [part.partition("=") for part in value.split(",") if part.strip()]
+    found = {name.strip(): field.strip() for name, _, field in parts}
     if not found or not all(each in EVENT_FIELDS for each in found.values()):
         raise ValueError(
-            "expected COLUMN=FIELD, separated by commas, or a JSON object; the fields are "
-            + ", ".join(EVENT_FIELDS)
+            "expected COLUMN=FIELD, separated by commas; the fields are " + ", ".join(EVENT_FIELDS)
         )
     return found
 
@@ -176,8 +170,8 @@ class Settings(BaseSettings):
     export_path: str = constants.EXPORT_PATH
     """Path of the bulk export on the service."""
     export_columns: ExportColumns = {}
-    """Columns of an export with other names, and the field of each: `coin_slug=coins,name=title`,
-    or a JSON object. Each batch keeps the mapping of its pull."""
+    """Columns of an export with other names, and the field of each: `coin_slug=coins,name=title`.
+    Each batch keeps the mapping of its pull."""
     export_interval_s: Annotated[float, Field(ge=0, le=900)] = 60.0
     """Seconds between two bulk exports of a key."""
     page_size: Annotated[int, Field(ge=1, le=100)] = constants.EVENTS_LIMIT_MAX

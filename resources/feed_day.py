@@ -32,6 +32,13 @@ NONE_ARRIVED: Final = "none arrived"
 FROM_INBOX: Final = "landed from the inbox"
 NOT_OBSERVED: Final = "not observed"
 """The outcome of a past day on which nothing was pulled."""
+WHY_EMPTY: Final = {
+    NONE_ARRIVED: "No webhook delivery arrived on that day: none was sent, or no receiver is set "
+    "up (`almanac receive`). Nothing is missing, since the pulls have the same changes.",
+    NOT_OBSERVED: "Nothing was pulled on that day, and the service gives today's data only. "
+    "`almanac import` lands an archived export.",
+}
+"""Why a day with such an outcome has no rows."""
 USUAL: Final = frozenset({"pulled", SAME_SNAPSHOT, "reused from landing", NONE_ARRIVED, FROM_INBOX})
 """Outcomes that need no message."""
 _CHANCE: Final = 10
@@ -72,28 +79,13 @@ def _reused(feed: Feed, day: date, landing: Landing) -> FeedDay:
             feed, day, "reused from landing", found, rows=sum(claimed) if claimed else None
         )
     if feed in NEVER_PULLED:
-        return FeedDay(feed, day, NONE_ARRIVED, rows=0, why_empty=_why_none_arrived(landing))
+        return FeedDay(feed, day, NONE_ARRIVED, rows=0)
     plans = {batch.plan for batch in of_day}
     if plans and all(name in PLANS and plan_lacks(PLANS[name], feed) for name in plans):
         return FeedDay(feed, day, f"{NOT_IN_PLAN} {', '.join(sorted(plans))} of that day", rows=0)
     if of_day:
         return FeedDay(feed, day, "not received on that day; the other feeds were", rows=0)
-    why = (
-        "Nothing was pulled on that day, and the service gives today's data only. "
-        "`almanac import` lands an archived export."
-    )
-    return FeedDay(feed, day, NOT_OBSERVED, rows=0, why_empty=why)
-
-
-def _why_none_arrived(landing: Landing) -> str:
-    """Return the reason why no delivery arrived on a day; most homes have no receiver."""
-    if any(parse_feed(batch_id) in NEVER_PULLED for batch_id in landing.batch_ids()):
-        return "No webhook delivery arrived on that day."
-    return (
-        "No delivery was ever pushed to this home: no webhook receiver is set up (`almanac "
-        "receive`), or nothing was sent to it yet. Nothing is missing, since the pulls have the "
-        "same changes."
-    )
+    return FeedDay(feed, day, NOT_OBSERVED, rows=0)
 
 
 def note_outcome(feed_day: FeedDay, session: LazySession, state: Storage) -> None:

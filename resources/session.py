@@ -207,8 +207,6 @@ class FeedDay:
     requests: int = 0
     warnings: tuple[str, ...] = ()
     deferred: Defer | None = None
-    why_empty: str = ""
-    """Why no delivery arrived, or why the day was not observed; else empty."""
     refused: str = ""
     """The service's refusal of an optional feed; empty if it was not refused."""
 

@@ -187,17 +187,9 @@ def _show(summary: dict[str, Any]) -> None:
 
 
 def name_program(called: str) -> str:
-    """Return the command that starts this program in the same shell: `almanac`, or its path as
-    called.
-
-    An absolute path may come from a wrapper on the search path; then the wrapper is returned.
-    """
-    path, found = Path(called), shutil.which("almanac")
-    if path.name != "almanac":
-        return "almanac"
-    if found is not None and (path.is_absolute() or path.resolve() == Path(found).resolve()):
-        return "almanac"
-    return shlex.quote(called)
+    """Return the command that starts this program in the same shell: `almanac`, or as called."""
+    is_lost = Path(called).name == "almanac" and shutil.which("almanac") is None
+    return shlex.quote(called) if is_lost else "almanac"
 
 
 def _answer(program: str, warehouse: Path, query: str) -> None:

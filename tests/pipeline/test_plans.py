@@ -113,20 +113,6 @@ def send_request(service: OpenedSession) -> None:
     assert list(paginated(service.client, feed="categories"))
 
 
-def test_a_share_of_the_quota_is_not_passed_though_the_service_would_allow_more(
-    tmp_path: Path, almanac_sandbox: Sandbox
-) -> None:
-    key = almanac_sandbox.new_key("pro")
-    given = address_of(almanac_sandbox.base_url, key)
-    almanac_sandbox.forget_requests()
-    with open_service(settings_of(tmp_path, **given, monthly_quota=3)) as service:
-        send_request(service)
-        send_request(service)
-        with pytest.raises(Defer, match="share of the quota is used up: 3 of 3 requests"):
-            send_request(service)
-    assert len(almanac_sandbox.requests) == 3
-
-
 def test_an_enterprise_key_of_5_a_second_meets_no_429(
     tmp_path: Path, almanac_sandbox: Sandbox
 ) -> None:

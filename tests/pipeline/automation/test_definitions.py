@@ -14,12 +14,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from almanac.core.timestamps import utc_now
 from application.cli.ui import _prepare
-from assets.landed import COMPLETE_DAY
 from assets.layout import Layout
 from assets.published_tables import PUBLISHED
 from pipeline.automation.health import HEALTH
 from pipeline.build import build_definitions, build_resources
-from pipeline.health.facts import DAILY_FEEDS
 from pipeline.settings import Settings
 from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.homes_in_days import QUIET, settings_of
@@ -141,20 +139,6 @@ def test_every_asset_is_described(tmp_path: Path) -> None:
         assert node.metadata["dagster/code_references"]
         schema = node.metadata["dagster/column_schema"]
         assert all(column.description for column in schema.columns)
-
-
-def test_every_pulled_feed_has_a_check_and_retries_and_no_freshness_policy(
-    tmp_path: Path,
-) -> None:
-    definitions = build_definitions(settings_of(tmp_path))
-    graph = definitions.resolve_asset_graph()
-    assert [key for key in graph.get_all_asset_keys() if graph.get(key).freshness_policy] == []
-    nodes = {node.name: node for node in definitions.resolve_job_def("daily").nodes}
-    for name in (f"landed_{feed}" for feed in DAILY_FEEDS):
-        assert dg.AssetCheckKey(dg.AssetKey(name), COMPLETE_DAY) in graph.asset_check_keys
-        step = nodes[name].definition
-        assert isinstance(step, dg.OpDefinition)
-        assert step.retry_policy is not None and step.retry_policy.max_retries == 3
 
 
 def test_a_resource_can_be_replaced(tmp_path: Path) -> None:

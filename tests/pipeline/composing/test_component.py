@@ -129,12 +129,6 @@ def test_with_prefixes_they_merge_and_both_have_their_own(tmp_path: Path) -> Non
     dg.Definitions.validate_loadable(merged)
 
 
-def test_without_what_keeps_them_apart_the_merge_fails_with_the_reason(tmp_path: Path) -> None:
-    for given, reason in (({}, "home"), ({"key_prefix": ["almanac"]}, "executor")):
-        with pytest.raises(dg.DagsterError, match=reason):
-            dg.Definitions.merge(almanac_in(tmp_path, **given), company())
-
-
 def test_a_merged_run_publishes_and_stores_nothing_with_the_company(merged_home: Path) -> None:
     merged = dg.Definitions.merge(almanac_in(merged_home, **MERGED), company())
     with dg.DagsterInstance.ephemeral() as instance:
@@ -338,7 +332,7 @@ def test_an_asset_downstream_runs_once_for_each_change_of_events(tmp_path: Path)
         assert merge_all(tags={"dagster/backfill": "b"}) >= {table.name for table in PUBLISHED}
 
 
-def elsewhere(root: Path, text: str = "telemetry: {enabled: false}\n") -> Home:
+def elsewhere(root: Path, text: str) -> Home:
     """Return a home with the instance of a company, which has this `dagster.yaml`."""
     folder = root / "company"
     folder.mkdir()
@@ -348,14 +342,8 @@ def elsewhere(root: Path, text: str = "telemetry: {enabled: false}\n") -> Home:
     return home
 
 
-NO_LOGS = """\
-compute_logs: {module: dagster._core.storage.noop_compute_log_manager, class: NoOpComputeLogManager}
-"""
-"""As the dagster.yaml of homes of the past."""
-
-
-@pytest.mark.parametrize("text", ["telemetry: {enabled: false}\n", NO_LOGS], ids=["", "no logs"])
-def test_it_gets_the_records_and_no_config_of_almanac(tmp_path: Path, text: str) -> None:
+def test_it_gets_the_records_and_no_config_of_almanac(tmp_path: Path) -> None:
+    text = "telemetry: {enabled: false}\n"
     home = elsewhere(tmp_path, text)
     with open_instance(home) as instance:
         run_id = start_run(instance)

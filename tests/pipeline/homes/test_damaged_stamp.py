@@ -25,11 +25,8 @@ def _folder(path: Path) -> None:
 
 HARMS: dict[str, Callable[[Path], object]] = {
     "garbage": lambda path: path.write_bytes(b"\xff\x00garbage"),
-    "cut": lambda path: path.write_bytes(path.read_bytes()[:-20]),
-    "flipped": lambda path: path.write_bytes(path.read_bytes().replace(b"hand", b"hanD")),
     "folder": _folder,
     "wrong types": lambda path: path.write_text(json.dumps({"source": 7, "format": "1"})),
-    "no format": lambda path: path.write_text(json.dumps({"source": SOURCE, "format": 0})),
     "a password": lambda path: path.write_text('{"source": "https://u:pw@x.example"}'),
     "manifest": lambda path: path.write_bytes(
         next(path.parent.glob("landing/batches/*/*.json")).read_bytes()

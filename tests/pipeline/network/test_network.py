@@ -23,7 +23,6 @@ from pipeline.settings import SettingsError, describe_settings, read_settings
 from resources.errors import CatalogError
 from resources.http.client import CatalogClient
 from resources.http.network import Network
-from tests.pipeline.conftest import Almanac
 from tests.resources.fakes import FakeTime, head, raw_server
 from tests.unlimited import Unlimited
 
@@ -302,28 +301,3 @@ def test_alerts_take_the_proxy_and_show_no_address(
     with pytest.raises(NotPosted, match="set ALMANAC_CA_FILE") as raised:
         post_json(address, {}, "It", network=network)
     assert "hook-token-77" not in str(raised.value) + caplog.text
-
-
-def test_a_command_through_a_proxy_stores_no_password(
-    tmp_path: Path,
-    almanac: Almanac,
-    almanac_sandbox: Sandbox,
-    authority: Authority,
-    proxy: Relay,
-    secured: Relay,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("HTTPS_PROXY", address_of_proxy(proxy.port).get_secret_value())
-    done = almanac(
-        "doctor",
-        base_url=f"https://{HOST}:{secured.port}",
-        api_key=almanac_sandbox.new_key("enterprise", rate_per_s=1e6, burst=1_000_000),
-        ca_file=str(authority.file),
-    )
-    output = " ".join(done.output.split())
-    assert f"proxy https http://127.0.0.1:{proxy.port}" in output
-    assert "authority.pem" in output
-    assert PASSWORD not in output
-    assert set(proxy.seen) == {f"CONNECT {HOST}:{secured.port}"}
-    stored = [path for path in (tmp_path / "data").rglob("*") if path.is_file()]
-    assert not [path for path in stored if PASSWORD.encode() in path.read_bytes()]

@@ -10,9 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from almanac.core.timestamps import utc_now
 from catalog.contract.plans import ELITE, ENTERPRISE, FREE, PRO, STANDARD, Plan
-from catalog.sandbox.sandbox import Sandbox
 from pipeline.polls import (
     CANCELLATIONS,
     INTERVALS,
@@ -23,17 +21,9 @@ from pipeline.polls import (
     band_windows,
     find_last_pulls,
     plan_polls,
-    read_poll_inputs,
 )
-from pipeline.service_session import open_service
-from resources.limits.ledger import next_reset
-from resources.request_log import DeferredPulls
 from resources.scopes import PollWindow
-from resources.session import poll, pull
-from tests.pipeline.homes_in_days import address_of, settings_of
 from tests.pipeline.small_home import SmallHome
-from warehouse.history.merge import merge
-from warehouse.home import Home
 from warehouse.landing.batches import Scope
 
 NOW = datetime(2026, 3, 10, 7, tzinfo=UTC)
@@ -226,39 +216,3 @@ def test_a_list_counts_from_its_pull_and_an_export_from_its_snapshot(tmp_path: P
         CANCELLATIONS: NOW,
     }
     assert find_last_pulls(batches, FREE).keys() == {"next 7 days", CANCELLATIONS}
-
-
-def test_polls_of_a_server_up_to_the_reset_keep_the_reserve_and_meet_no_429(tmp_path: Path) -> None:
-    """The server refuses requests over the key's quota, which stretches the intervals."""
-    # The reset is in the future by both clocks: the machine's, and the server's that is set.
-    reset = next_reset(utc_now())
-    start = reset - 3 * HOUR
-    with Sandbox(seed=1, now=start) as sandbox:
-        key = sandbox.new_key("enterprise", rate_per_s=100, burst=500, monthly_quota=200)
-        settings = settings_of(
-            tmp_path,
-            coins=(),
-            poll_interval_s=300,
-            max_clock_skew_days=36_500,
-            **address_of(sandbox.base_url, key),
-        )
-        home, polls = Home(tmp_path), 0
-        with open_service(settings) as service:
-            for feed in ("events", "cancellations", "coins", "categories"):
-                assert pull(feed, service).deferred is None
-        merge(home)
-        with open_service(settings, work="polls") as service:
-            deferrals = DeferredPulls(home.state_storage)
-            while sandbox.clock.now() < reset - 10 * MINUTE:
-                service.request_usage()  # Its Date moves the clock of the home.
-                found = read_poll_inputs(settings, home, service.clock())
-                assert found is not None
-                plan = plan_polls(found)
-                assert plan.factor is None or plan.factor > 1
-                if plan.requests:
-                    polls += 1
-                    assert all(not p.deferred for p in poll(service, plan.due, deferrals))
-                sandbox.advance(max(plan.next_at - sandbox.clock.now(), 10 * MINUTE))
-        assert polls > 1
-        assert 429 not in {request.status for request in sandbox.requests}
-        assert 50 < found.month.used <= len(sandbox.requests) <= 200 - 40

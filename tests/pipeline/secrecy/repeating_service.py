@@ -96,28 +96,20 @@ def repeated(received: Received) -> Answer:
     return Answer(received.status, json.dumps(value).encode())
 
 
-def _error(status: int, *, words: str = "{}") -> Callable[[Received], Answer]:
+def _error(status: int) -> Callable[[Received], Answer]:
     def answer(received: Received) -> Answer:
-        spelling = words.format(received.spelling)
+        spelling = received.spelling
         error = {"code": spelling, "message": f"no access for {spelling}", "requestId": spelling}
-        body = json.dumps({"error": error, spelling: spelling})
-        return Answer(status, body.encode())
+        return Answer(status, json.dumps({"error": error, spelling: spelling}).encode())
 
     return answer
 
 
 ANSWERS: Final[dict[str, Callable[[Received], Answer]]] = {
     "good": repeated,
-    **{f"error {status}": _error(status) for status in (200, 401, 403, 404, 500)},
-    "month gone": _error(429, words="Limit Exceeded {}"),
+    **{f"error {status}": _error(status) for status in (200, 403)},
     "page": lambda received: Answer(
         200, f"<html><a href='/?key={received.spelling}'>{received.spelling}</a></html>".encode()
-    ),
-    "redirect": lambda received: Answer(
-        302, headers={"Location": f"http://127.0.0.1:9/?k={received.spelling}"}
-    ),
-    "reason": lambda received: Answer(
-        418, received.spelling.encode(), reason=f"Teapot {received.spelling}"
     ),
     "cut": lambda received: Answer(
         200, repeated(received).body + received.spelling.encode() * 9, cut=700
@@ -134,8 +126,6 @@ ANSWERS: Final[dict[str, Callable[[Received], Answer]]] = {
             }
         ).encode(),
     ),
-    "waiting": lambda received: Answer(503, b"{}", headers={"Retry-After": received.spelling}),
-    "encoding": lambda received: Answer(200, b"x", headers={"Content-Encoding": received.spelling}),
 }
 
 

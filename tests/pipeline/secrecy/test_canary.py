@@ -11,7 +11,6 @@ import sqlite3
 import stat
 import subprocess
 import threading
-import traceback
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -20,7 +19,6 @@ import dagster as dg
 import duckdb
 import pytest
 import zstandard
-from pydantic import SecretStr
 
 from almanac.core.timestamps import utc_now
 from catalog.sandbox.sandbox import Sandbox
@@ -28,14 +26,10 @@ from pipeline.build import build_definitions
 from pipeline.component import AlmanacComponent
 from pipeline.instance import open_instance
 from pipeline.settings import Settings, read_settings
-from resources.errors import CatalogError
-from resources.http.client import CatalogClient
-from resources.request_log import RequestLog
 from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.run_records import forked
 from tests.pipeline.secrecy.repeating_service import (
-    ANSWERS,
     HOOK,
     KEY,
     PUSH_SECRETS,
@@ -43,10 +37,7 @@ from tests.pipeline.secrecy.repeating_service import (
     RepeatingService,
     traces_in,
 )
-from tests.resources.fakes import FakeTime
-from tests.resources.pulls import puller_of
 from tests.test_cli import ALMANAC, environment
-from tests.unlimited import Unlimited
 from warehouse.home import Home
 
 CUT = {
@@ -261,30 +252,3 @@ def test_the_key_is_found_nowhere(
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     assert_not_kept_by_dagster(read_settings(), Home(user.home))
     assert_kept_nowhere(user)
-
-
-def test_the_key_is_landed_nowhere_and_in_no_error_for_each_kind_of_answer(
-    tmp_path: Path, service: RepeatingService, caplog: pytest.LogCaptureFixture
-) -> None:
-    failed, home = 0, Home(tmp_path)
-    log = RequestLog(home.state, FakeTime().clock, key=SecretStr(KEY))
-    for number, kind in enumerate(ANSWERS):
-        service.answers = {"coins": kind, "categories": kind}
-        timing = FakeTime().timing()
-        with CatalogClient(
-            service.base_url, KEY, limiter=Unlimited(), timing=timing, observer=log
-        ) as client:
-            puller = puller_of(client, home.root / "landing")
-            for pull in (puller.coins, puller.categories):
-                try:
-                    pull()
-                except CatalogError as error:
-                    failed += 1
-                    shown = "".join(traceback.format_exception(error))
-                    assert traces_in(f"{error!r} {shown}".encode()) == [], kind
-        assert home.landing.batch_ids() or number == 0
-    assert failed > 5
-    assert traces_in(caplog.text.encode()) == []
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert len(files) > 10
-    assert [path for path in files for data in contents(path) if traces_in(data)] == []

@@ -48,7 +48,6 @@ def test_the_key_may_be_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         ("ALMANAC_HOME", "file:///var/lib/almanac", "expected the path alone: /var/lib/almanac"),
         ("ALMANAC_STATE", "https://host/state", "is an address (https://…)"),
         ("ALMANAC_EXPORT_COLUMNS", "name=titel", "expected COLUMN=FIELD"),
-        ("ALMANAC_EXPORT_COLUMNS", "[1", "expected COLUMN=FIELD"),
         ("ALMANAC_LIST_SEPARATOR", ":", "Input should be ';', '|' or ','"),
     ],
 )

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -123,16 +122,6 @@ def test_identity_is_requested_and_the_key_is_sent_once() -> None:
     assert not [line for line in lines if line.startswith("authorization")]
 
 
-def test_a_body_that_decompresses_to_too_much_is_stopped() -> None:
-    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
-    bomb = b"".join(packer.compress(b" " * 1_000_000) for _ in range(200)) + packer.flush()
-    with (
-        raw_server([head(GZIP, length(bomb)), bomb]) as server,
-        pytest.raises(ContractBroken, match="200 times"),
-    ):
-        pages_of(server)
-
-
 def test_a_body_that_drips_has_a_time_limit() -> None:
     drops: list[Chunk] = [head(length(LIST))]
     for n in range(200):
@@ -180,7 +169,7 @@ def test_an_export_that_decompresses_to_too_much_is_stopped(tmp_path: Path) -> N
     with (
         raw_server([head(GZIP), bomb]) as server,
         client_of(server) as client,
-        pytest.raises(ContractBroken),
+        pytest.raises(ContractBroken, match="200 times"),
     ):
         client.export(tmp_path / "export.csv", Scope())
     assert (tmp_path / "export.csv").stat().st_size < 5_000_000

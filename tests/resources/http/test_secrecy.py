@@ -34,6 +34,8 @@ FAILURES: dict[str, httpx.Response | Exception] = {
     "refused": ECHO,
     "rate": httpx.Response(429),
     "failing": httpx.Response(500, headers={"X-Request-Id": KEY}),
+    "waiting": httpx.Response(503, headers={"Retry-After": KEY}),
+    "encoding": httpx.Response(200, headers={"Content-Encoding": KEY}),
     "gone": httpx.ConnectError(f"could not send {KEY}"),
     "html": httpx.Response(200, html=f"<html>{KEY}"),
     "cut": httpx.Response(200, content=b'{"data":["' + KEY.encode()),

@@ -194,24 +194,6 @@ def test_a_pull_that_had_ended_before_midnight_does_not_stand_for_one_of_the_nex
     assert asked == [before, after]
 
 
-def test_a_pull_killed_several_times_is_one_batch(
-    almanac_sandbox: Sandbox, make_client: MakeClient, kill: Kill, root: Path
-) -> None:
-    """The next kill stops each resumption: here an error that is not of the tree."""
-    almanac_sandbox.forget_requests()
-    kill("events", "page", page=1)
-
-    def stop(feed: str, rows: int, total: int | None) -> None:
-        raise Killed
-
-    for _ in range(4):
-        with listening(phase=stop), pytest.raises(Killed):
-            puller_of(make_client(), root).resume_open()
-    (landed,) = puller_of(make_client(), root).resume_open()
-    assert len(landed.manifest.pages) == 7
-    assert set(bought(almanac_sandbox).values()) == {1}
-
-
 def test_a_pull_of_a_live_process_is_not_touched(make_client: MakeClient, root: Path) -> None:
     other, seen = puller_of(make_client(), root), []
 

@@ -126,11 +126,6 @@ def test_after_another_boot_or_an_earlier_time_no_token_is_left(
     assert slept_s(machine, machine.limiter(path, PACE).acquire) == pytest.approx(0.2, abs=0.01)
 
 
-def test_the_usable_burst_leaves_room_for_requests_that_the_network_delays() -> None:
-    bursts = [usable_burst(rate, burst) for rate, burst in ((1, 5), (25, 150), (10, 5))]
-    assert bursts == [4, 125, 1]
-
-
 def test_a_stated_pace_is_used_by_every_process_from_the_next_request_on(
     machine: Machine, limiter: Limiter
 ) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from almanac.core.progress import listening
 from resources.errors import Defer
 from resources.http.client import CatalogClient
 from resources.limits.decision import LONGEST_HOLD_S
@@ -130,16 +129,3 @@ def test_a_shorter_limit_is_not_read_as_a_used_up_month(
 def test_a_quota_without_a_day_is_that_of_the_month(make_client: MakeClient, message: str) -> None:
     with pytest.raises(Defer, match="the monthly quota is used up"):
         make_client(refusal("429 No", None, message=message)).usage()
-
-
-@pytest.mark.parametrize(("text", "lines"), [("30", 1), ("1", 0), ("86400", 0)])
-def test_a_wait_of_more_than_two_seconds_is_reported_with_its_length_and_reason(
-    make_client: MakeClient, machine: Machine, text: str, lines: int
-) -> None:
-    waits: list[str] = []
-    with listening(wait=waits.append):
-        waited_s(machine, make_client(refusal("429 Too Many", text)))
-    assert len(waits) == lines
-    for wait in waits:
-        assert wait.startswith("Waiting 30 s, until ")
-        assert "GET /v2/usage was answered 429" in wait
