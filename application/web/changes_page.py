@@ -27,7 +27,7 @@ from application.web.filters import (
     split_list,
 )
 from application.web.pages import FILE_ROWS, SiteRequest, format_moment, render, table_file
-from catalog.server.cursors import write_cursor
+from catalog.server.routes import write_cursor
 
 _SQL = Statements("application.web")
 PARAMETERS: Final = (*FILTERS, "kinds", "last", "since", "until", "page", "format")

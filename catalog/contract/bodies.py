@@ -7,15 +7,8 @@ arrive and when stored pages are read.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
-from urllib.parse import parse_qsl, urlsplit
 
 ListShape = Literal["data", "array"]
-_ROWS: Final = ("data", "items", "results", "events")
-"""The names of a list's rows, the contract's first."""
-_META: Final = ("meta", "pagination", "paging")
-_NEXT: Final = ("nextcursor", "next")
-_CURSORS: Final = frozenset({*_NEXT, "cursor"})
-_TOTALS: Final = ("total", "totalcount")
 _ENVELOPE: Final = frozenset({"type", "apiVersion", "deliveredAt"})
 
 
@@ -29,40 +22,23 @@ class ListBody:
 
     @property
     def cursor(self) -> Any:
-        """The cursor of the next page as sent, None if there is none.
-
-        Beside a `nextCursor`, a `cursor` belongs to the page itself. `next` may be an address.
-        """
-        named = fold_names(self.meta or {})
-        for name in _NEXT:
-            if name in named:
-                return _cursor_in(named[name])
-        return named.get("cursor")
+        """The cursor of the next page as sent, None if there is none."""
+        return (self.meta or {}).get("cursor")
 
     @property
     def total(self) -> Any:
         """The number of all rows as sent, None if it is absent."""
-        return first_named(self.meta or {}, _TOTALS)
+        return (self.meta or {}).get("total")
 
 
 def read_list_body(value: Any) -> ListBody | None:
-    """Return the list of a body, a bare array or one in a wrapper; None for anything else.
-
-    Without `meta`, its fields may be in `pagination`, or beside the rows.
-    """
+    """Return the list of a body, a bare array or one in `data`; None for anything else."""
     if isinstance(value, list):
         return ListBody(value, "array")
-    if not isinstance(value, dict) or ("data" not in value and "error" in value):
+    if not isinstance(value, dict) or not isinstance(value.get("data"), list):
         return None
-    wrapper = next((name for name in _ROWS if name in value), "data")
-    rows = value.get(wrapper)
-    if not isinstance(rows, list):
-        return None
-    for name in _META:
-        if name in value:
-            return ListBody(rows, "data", value[name] if isinstance(value[name], dict) else {})
-    beside = {name: value[name] for name in value if fold(name) in _CURSORS | {*_TOTALS}}
-    return ListBody(rows, "data", beside or None)
+    meta = value.get("meta") if isinstance(value.get("meta"), dict) else {}
+    return ListBody(value["data"], "data", meta if "meta" in value else None)
 
 
 def fold(name: str) -> str:
@@ -82,13 +58,6 @@ def first_named(fields: Mapping[str, Any], names: Iterable[str]) -> Any:
     """Return the first field that has one of these normalised names and is not null, else None."""
     named = fold_names(fields)
     return next((named[name] for name in names if named.get(name) is not None), None)
-
-
-def _cursor_in(value: Any) -> Any:
-    """Return a cursor, also if it is the `cursor` parameter of an address."""
-    if isinstance(value, str) and "cursor=" in value:
-        return dict(parse_qsl(urlsplit(value).query)).get("cursor", value)
-    return value
 
 
 _COUNTS_IN: Final = ("requests", "usage", "quota")

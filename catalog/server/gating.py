@@ -1,6 +1,6 @@
 """The limits of each plan: bounds of queries, and visible fields of records (interface 8)."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
@@ -10,8 +10,7 @@ from typing import Any, Final
 from msgspec import UNSET, structs, to_builtins
 from starlette.requests import Request
 
-from catalog.contract.errors import PlanRequired
-from catalog.contract.parameters import CoinsRequest, EventsRequest
+from catalog.contract.errors import InvalidParameter, PlanRequired
 from catalog.contract.plans import (
     LEAST_PLAN_FOR_FILTER,
     PLANS,
@@ -19,12 +18,10 @@ from catalog.contract.plans import (
     Plan,
     clamp_window,
     find_plan_window,
-    find_upcoming_window,
     impact_band,
 )
 from catalog.contract.records import EVENT_FIELDS, CancelledEvent, Coin, Event
 from catalog.server.catalog_store import (
-    CoinQuery,
     EventQuery,
     StoredEvent,
     StoredVersion,
@@ -63,32 +60,31 @@ class CatalogView:
         return (*filters, self.plan.name, self.as_of)
 
 
-def make_event_query(request: EventsRequest, view: CatalogView) -> EventQuery:
-    """Return the query for the store. Raises PlanRequired: a filter that the plan does not have."""
-    plan = view.plan
-    _require("categories", plan, requested=request.categories is not None)
-    _require("impactMin", plan, requested=request.impact_min is not None)
-    _require("sortBy=impact_desc", plan, requested=request.sort_by == "impact_desc")
+def make_event_query(
+    asked: Mapping[str, Any], view: CatalogView, *, earliest: datetime | None = None
+) -> EventQuery:
+    """Return the query for the parameters of a request. Without `from` it begins at `earliest`.
+
+    Raises:
+        InvalidParameter: the range ends before it begins.
+        PlanRequired: a filter that the plan does not have.
+    """
+    plan, lower, upper = view.plan, asked["lower"], asked["upper"]
+    if lower is not None and upper is not None and lower > upper:
+        raise InvalidParameter("from must not be after to")
+    _require("categories", plan, requested=asked["categories"] is not None)
+    _require("impactMin", plan, requested=asked["impact_min"] is not None)
+    _require("sortBy=impact_desc", plan, requested=asked["sort_by"] == "impact_desc")
     return EventQuery(
         ts=view.ts,
-        window=clamp_window(plan, view.moment, lower=request.lower, upper=request.upper),
-        coins=None if request.coins is None else frozenset(request.coins),
-        categories=None if request.categories is None else frozenset(request.categories),
-        keyword=None if request.keyword is None else request.keyword.casefold(),
+        window=clamp_window(plan, view.moment, lower=lower or earliest, upper=upper),
+        coins=None if asked["coins"] is None else frozenset(asked["coins"]),
+        categories=None if asked["categories"] is None else frozenset(asked["categories"]),
+        keyword=None if asked["keyword"] is None else asked["keyword"].casefold(),
         keyword_in_description=plan.shows("description"),
-        impact_min=request.impact_min,
+        impact_min=asked["impact_min"],
         coverage_top=plan.coverage_top,
-        order=request.sort_by,
-    )
-
-
-def make_coin_query(request: CoinsRequest, view: CatalogView) -> CoinQuery:
-    return CoinQuery(
-        ts=view.ts,
-        upcoming=find_upcoming_window(view.plan, view.moment),
-        q=None if request.q is None else request.q.casefold(),
-        tracked=request.tracked,
-        coverage_top=view.plan.coverage_top,
+        order=asked["sort_by"],
     )
 
 

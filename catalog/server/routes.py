@@ -1,13 +1,18 @@
 """The handlers of interface section 4: read the request, query the store, answer.
 
 A cursor has the key of the last row sent, so rows that are added or removed between two pages never
-shift a page.
+shift a page. A digest binds it to the list and its filters. It is not signed: a forged position
+shows only rows that its key may read.
 """
 
-from collections.abc import Hashable, Sequence
+import base64
+import binascii
+import hashlib
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from email.utils import format_datetime
+from functools import partial
 from itertools import chain
 from typing import Any, Final, TypeVar
 
@@ -17,21 +22,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from catalog.contract import constants, errors, records
-from catalog.contract.parameters import (
-    read_cancellations_request,
-    read_coins_request,
-    read_events_request,
-    read_export_request,
-)
+from catalog.contract import constants, errors, parameters, records
+from catalog.contract.parameters import Parameter, read_query
 from catalog.contract.plans import ELITE, Plan, day_start, find_plan_window, find_upcoming_window
 from catalog.contract.records import Cancellation, Page, PaginationMeta, Record
-from catalog.server.catalog_store import coin_key, date_key, impact_key
-from catalog.server.cursors import read_cursor, write_cursor
+from catalog.server.catalog_store import CoinQuery, StorePage, coin_key, date_key, impact_key
 from catalog.server.gating import (
     CatalogView,
     is_event_visible,
-    make_coin_query,
     make_event_query,
     project_coin,
     project_event,
@@ -41,11 +39,40 @@ from catalog.server.responses import VARY, is_not_modified, json_response, make_
 
 RowT = TypeVar("RowT", bound=Record)
 KeyT = TypeVar("KeyT")
+_DIGEST_BYTES: Final = 8
 
 
-def read_query_string(request: Request) -> str:
+def write_cursor(list_name: str, filters: Hashable, key: tuple[float | int | str, ...]) -> str:
+    payload = msgspec.msgpack.encode((_digest(list_name, filters), *key))
+    return base64.urlsafe_b64encode(payload).decode().rstrip("=")
+
+
+def read_cursor(cursor: str, list_name: str, filters: Hashable, form: type[KeyT]) -> KeyT:
+    """Return the key inside, decoded to the tuple type `form`.
+
+    Raises:
+        InvalidCursor: it is not a cursor, or was made for another list or other filters.
+    """
+    try:
+        payload = base64.b64decode(cursor + "=" * (-len(cursor) % 4), b"-_", validate=True)
+        digest, *key = msgspec.msgpack.decode(payload)
+        found = msgspec.convert(tuple(key), form)
+    except (binascii.Error, ValueError, TypeError, msgspec.MsgspecError) as error:
+        raise errors.InvalidCursor("The cursor was not issued by this service") from error
+    if digest != _digest(list_name, filters):
+        raise errors.InvalidCursor("The cursor belongs to another list or to other filters")
+    return found
+
+
+def _digest(list_name: str, filters: Hashable) -> bytes:
+    text = repr((list_name, filters)).encode()
+    return hashlib.blake2b(text, digest_size=_DIGEST_BYTES).digest()
+
+
+def read_parameters(request: Request, parameters: Iterable[Parameter]) -> dict[str, Any]:
+    """Return the values of the request's query. Raises InvalidParameter."""
     query: bytes = request.scope["query_string"]
-    return query.decode("utf-8", "replace")
+    return read_query(query.decode("utf-8", "replace"), parameters)
 
 
 def make_page(
@@ -54,21 +81,40 @@ def make_page(
     return Page(data=tuple(rows), meta=PaginationMeta(total=total, limit=limit, cursor=cursor))
 
 
-def _read_after(cursor: str | None, name: str, filters: Hashable, form: type[KeyT]) -> KeyT | None:
-    return None if cursor is None else read_cursor(cursor, name, filters, form)
+def _answer_list(
+    request: Request,
+    view: CatalogView,
+    asked: Mapping[str, Any],
+    find: Callable[..., StorePage[Any]],
+    key_of: Callable[[Any], tuple[float | int | str, ...]],
+    form: Any,
+    project: Callable[[Any], Record],
+) -> Response:
+    """Answer with the page after the cursor. `form` is the type of a row's key in the cursor."""
+    name: str = request.scope["route"].name
+    selecting = (value for field, value in asked.items() if field not in ("limit", "cursor"))
+    filters = view.cursor_filters(*selecting)
+    after = asked["cursor"] and read_cursor(asked["cursor"], name, filters, form)
+    found = find(after=after, limit=asked["limit"])
+    cursor = write_cursor(name, filters, key_of(found.rows[-1])) if found.more else None
+    rows = [project(row) for row in found.rows]
+    page = make_page(rows, total=found.total, limit=asked["limit"], cursor=cursor)
+    return json_response(request, page, max_age_s=constants.LIST_MAX_AGE_S)
 
 
 def list_coins(request: Request) -> Response:
-    reading = CatalogView.from_request(request)
-    requested = read_coins_request(read_query_string(request))
-    filters = reading.cursor_filters(requested.q, requested.tracked)
-    after = _read_after(requested.cursor, "coins", filters, tuple[int, str])
-    query = make_coin_query(requested, reading)
-    found = reading.store.coins(query, after=after, limit=requested.limit)
-    cursor = write_cursor("coins", filters, coin_key(found.rows[-1])) if found.more else None
-    rows = [project_coin(coin, reading.plan) for coin in found.rows]
-    page = make_page(rows, total=found.total, limit=requested.limit, cursor=cursor)
-    return json_response(request, page, max_age_s=constants.LIST_MAX_AGE_S)
+    view = CatalogView.from_request(request)
+    asked = read_parameters(request, parameters.COINS_PARAMETERS)
+    query = CoinQuery(
+        ts=view.ts,
+        upcoming=find_upcoming_window(view.plan, view.moment),
+        q=None if asked["q"] is None else asked["q"].casefold(),
+        tracked=asked["tracked"],
+        coverage_top=view.plan.coverage_top,
+    )
+    find = partial(view.store.coins, query)
+    project = partial(project_coin, plan=view.plan)
+    return _answer_list(request, view, asked, find, coin_key, tuple[int, str], project)
 
 
 def get_coin(request: Request) -> Response:
@@ -83,19 +129,14 @@ def get_coin(request: Request) -> Response:
 
 
 def list_events(request: Request) -> Response:
-    reading = CatalogView.from_request(request)
-    requested = read_events_request(read_query_string(request))
-    query = make_event_query(requested, reading)
-    by_impact = requested.sort_by == "impact_desc"
-    filters = reading.cursor_filters(replace(requested, limit=0, cursor=None))
+    view = CatalogView.from_request(request)
+    asked = read_parameters(request, parameters.EVENTS_PARAMETERS)
+    find = partial(view.store.events, make_event_query(asked, view))
+    by_impact = asked["sort_by"] == "impact_desc"
+    key: Callable[..., Any] = impact_key if by_impact else date_key
     form: Any = tuple[float, float, str] if by_impact else tuple[float, str]
-    after = _read_after(requested.cursor, "events", filters, form)
-    found = reading.store.events(query, after=after, limit=requested.limit)
-    key = impact_key if by_impact else date_key
-    cursor = write_cursor("events", filters, key(found.rows[-1])) if found.more else None
-    rows = [project_event(event, reading.plan) for event in found.rows]
-    page = make_page(rows, total=found.total, limit=requested.limit, cursor=cursor)
-    return json_response(request, page, max_age_s=constants.LIST_MAX_AGE_S)
+    project = partial(project_event, plan=view.plan)
+    return _answer_list(request, view, asked, find, key, form, project)
 
 
 def get_event(request: Request) -> Response:
@@ -117,17 +158,19 @@ def get_event(request: Request) -> Response:
 
 
 def list_cancellations(request: Request) -> Response:
-    reading = CatalogView.from_request(request)
-    requested = read_cancellations_request(read_query_string(request))
-    usual = reading.moment - timedelta(days=constants.CANCELLATIONS_SINCE_DAYS)
-    since = requested.since or usual
-    filters = reading.cursor_filters(requested.since)
-    after = _read_after(requested.cursor, "cancellations", filters, tuple[float, str])
-    found = reading.store.cancellations(reading.ts, since, after=after, limit=requested.limit)
-    keys = [(row.cancelled_at.timestamp(), row.id) for row in found.rows[-1:]]
-    cursor = write_cursor("cancellations", filters, keys[0]) if found.more else None
-    page = make_page(found.rows, total=found.total, limit=requested.limit, cursor=cursor)
-    return json_response(request, page, max_age_s=constants.LIST_MAX_AGE_S)
+    view = CatalogView.from_request(request)
+    asked = read_parameters(request, parameters.CANCELLATIONS_PARAMETERS)
+    usual = view.moment - timedelta(days=constants.CANCELLATIONS_SINCE_DAYS)
+    find = partial(view.store.cancellations, view.ts, asked["since"] or usual)
+    return _answer_list(
+        request,
+        view,
+        asked,
+        find,
+        lambda row: (row.cancelled_at.timestamp(), row.id),
+        tuple[float, str],
+        lambda row: row,
+    )
 
 
 def list_categories(request: Request) -> Response:
@@ -149,15 +192,14 @@ def get_export(request: Request) -> Response:
     plan, moment, store = reading.plan, reading.moment, reading.store
     if not plan.export:
         raise errors.PlanRequired(f"The export needs the plan {ELITE.name.title()} or above")
-    requested = read_export_request(read_query_string(request))
-    if requested.lower is None:
-        requested = replace(requested, lower=find_plan_window(plan, moment).lower)
+    asked = read_parameters(request, parameters.EXPORT_PARAMETERS)
     if request.app.state.lags:
         taken_at = find_snapshot_time(moment, plan)
     else:
         taken_at = store.last_pull(moment) or moment
-    query = make_event_query(requested, replace(reading, ts=taken_at))
-    content = (store.identity, taken_at, requested, query.window, plan.name)
+    earliest = find_plan_window(plan, moment).lower
+    query = make_event_query(asked, replace(reading, ts=taken_at), earliest=earliest)
+    content = (store.identity, taken_at, asked, query.window, plan.name)
     headers = {
         "ETag": make_etag(repr(content).encode()),
         "Last-Modified": format_datetime(taken_at, usegmt=True),

@@ -39,17 +39,11 @@ from catalog.server.catalog_store import (
     StoredEvent,
     StoredVersion,
     StorePage,
-    coin_key,
-    date_key,
-    impact_key,
 )
 
 _LATEST: Final = datetime.max.replace(tzinfo=UTC)
 _SEQ_MAX: Final = 2**63 - 1
 _FETCHED: Final = 250
-_KEPT_ROWS: Final = 5_000
-"""The rows of the last list, and of the last list of coins, are kept up to this number: the next
-request is mostly for their next page."""
 _FETCHED_RECORDS: Final = 2_048
 _VERSION_COLUMNS: Final = 9
 _PLACES: Final = {name: place for place, name in enumerate(StoredEvent.__struct_fields__)}
@@ -112,7 +106,6 @@ class SqlStore:
         self.identity = identity
         self.feed_id = feed_id
         self._connection = connection
-        self._last: dict[type, tuple[Any, list[Any]]] = {}
         feeds = Statements("catalog.server", schema=schema, other_order=order or "")
         feed = feeds["published_feed" if order is None else "other_feed"]
         self._sql = Statements("catalog.server", schema=schema, feed=feed)
@@ -131,11 +124,6 @@ class SqlStore:
     ) -> StorePage[StoredEvent]:
         if query.window.empty:
             return StorePage((), more=False, total=0)
-        if (whole := self._kept(query)) is not None:
-            key = impact_key if query.order == "impact_desc" else date_key
-            return _page_of(
-                whole, 0 if after is None else bisect_right(whole, after, key=key), limit
-            )
         values, parts = self._filters(query)
         if after is not None:
             *score, values["date"], values["event_id"] = after
@@ -149,14 +137,7 @@ class SqlStore:
         rows = self._rows("list_rows", {"places": places[:limit]})
         events = {place: self._event(row) for place, *row in rows}
         page = [events[place] for place in places[:limit]]
-        if after is None and limit < len(places) and limit > 1 and total <= _KEPT_ROWS:
-            self._last[EventQuery] = query, [*self.iter_events(query)]
         return StorePage(page, more=len(places) > limit, total=total)
-
-    def _kept(self, query: EventQuery | CoinQuery) -> list[Any] | None:
-        """Return the rows of a query whose pages are being requested, if they are kept."""
-        last, rows = self._last.get(type(query), (None, None))
-        return rows if last == query else None
 
     def iter_events(self, query: EventQuery) -> Iterator[StoredEvent]:
         """Yield every event of the query in order, a few hundred at a time."""
@@ -193,10 +174,6 @@ class SqlStore:
         return self._version(rows[0], ts) if rows else None
 
     def coins(self, query: CoinQuery, *, after: CoinKey | None, limit: int) -> StorePage[Coin]:
-        if (whole := self._kept(query)) is not None:
-            return _page_of(
-                whole, 0 if after is None else bisect_right(whole, after, key=coin_key), limit
-            )
         ranks = self._ranks(query.ts)
         found = sorted(
             (UNRANKED if rank is None else rank, slug)
@@ -205,11 +182,10 @@ class SqlStore:
             and (query.coverage_top is None or (rank is not None and rank <= query.coverage_top))
             and (query.q is None or any(query.q in name for name in self._names[slug].folded))
         )
-        slugs = [slug for _, slug in found]
-        whole = self._counted(slugs, ranks, query.ts, query.upcoming)
-        if limit < len(whole) <= _KEPT_ROWS:
-            self._last[CoinQuery] = query, whole
-        return _page_of(whole, 0 if after is None else bisect_right(found, after), limit)
+        first = 0 if after is None else bisect_right(found, after)
+        slugs = [slug for _, slug in found[first : first + limit]]
+        page = self._counted(slugs, ranks, query.ts, query.upcoming)
+        return StorePage(page, more=len(found) > first + limit, total=len(found))
 
     def coin(self, slug: str, ts: datetime, upcoming: Window) -> Coin | None:
         ranks = self._ranks(ts, [slug])
@@ -391,11 +367,6 @@ class SqlStore:
 
 def _window_values(ts: datetime, window: Window) -> Values:
     return {"ts": ts, "least": window.lower, "most": window.upper or _LATEST}
-
-
-def _page_of(rows: Sequence[Any], first: int, limit: int) -> StorePage[Any]:
-    page = rows[first : first + limit]
-    return StorePage(page, more=len(rows) > first + limit, total=len(rows))
 
 
 def _marked(version: StoredVersion, first_major: int | None) -> StoredVersion:

@@ -4,24 +4,19 @@ from urllib.parse import urlencode
 import msgspec
 from openapi_spec_validator import OpenAPIV30SpecValidator
 
-from catalog.contract import constants, parameters, records
+from catalog.contract import records
 from catalog.contract.errors import InvalidParameter
 from catalog.contract.openapi import EXAMPLE, openapi_document
+from catalog.contract.parameters import QUERY_PARAMETERS, read_query
 from catalog.contract.signatures import sign
 from tests.documented import Node, resolve, validator
 
 DOCUMENT: Node = msgspec.json.decode(msgspec.json.encode(openapi_document()))
 SCHEMAS: Node = DOCUMENT["components"]["schemas"]
 HOOK: Node = DOCUMENT["x-webhooks"]["delivery"]["post"]
-READERS = {
-    constants.COINS_PATH: parameters.read_coins_request,
-    constants.EVENTS_PATH: parameters.read_events_request,
-    constants.CANCELLATIONS_PATH: parameters.read_cancellations_request,
-    constants.EXPORT_PATH: parameters.read_export_request,
-}
 ASKED = {
     (path, each["name"]): each["schema"]
-    for path in READERS
+    for path in QUERY_PARAMETERS
     for each in DOCUMENT["paths"][path]["get"]["parameters"]
     if each["in"] == "query"
 }
@@ -93,7 +88,7 @@ def schema_admits(path: str, name: str, text: str) -> bool:
 
 def code_admits(path: str, name: str, text: str) -> bool:
     try:
-        READERS[path](urlencode({name: text}))
+        read_query(urlencode({name: text}), QUERY_PARAMETERS[path])
     except InvalidParameter:
         return False
     return True

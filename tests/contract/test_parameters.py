@@ -2,8 +2,8 @@
 
 import csv
 import io
-from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
@@ -15,81 +15,62 @@ from msgspec import UNSET, structs
 from catalog.contract import constants, parameters, plans
 from catalog.contract.errors import InvalidParameter
 from catalog.contract.openapi import EXAMPLE
+from catalog.contract.parameters import QUERY_PARAMETERS, read_query
 from catalog.contract.plans import PLANS, Plan, Window, clamp_window, day_end, find_plan_window
 from catalog.contract.records import EVENT_FIELDS, HEADER, Event, EventCoin, encode_rows
 
-Reader = Callable[[str], parameters.PageRequest]
-READERS: dict[Reader, tuple[parameters.Parameter, ...]] = {
-    parameters.read_coins_request: parameters.COINS_PARAMETERS,
-    parameters.read_events_request: parameters.EVENTS_PARAMETERS,
-    parameters.read_cancellations_request: parameters.CANCELLATIONS_PARAMETERS,
-    parameters.read_export_request: parameters.EXPORT_PARAMETERS,
-}
 VALID = {
     **{"limit": "7", "cursor": "abc", "q": "bit", "tracked": "true", "since": "2026-10-08"},
     **{"coins": "bitcoin, ethereum ,bitcoin", "categories": "upgrade", "keyword": "fork"},
     **{"from": "2026-10-01", "to": "2026-10-31", "impactMin": "7.5", "sortBy": "impact_desc"},
 }
-EMPTY_EVENTS = parameters.EventsRequest(
-    **dict.fromkeys(("coins", "categories", "lower", "upper", "keyword", "impact_min")),
-    sort_by="date_asc",
-)  # fmt: skip
 
 
-def refusal(reader: Reader, **values: str) -> str:
+def refusal(path: str, **values: str) -> str:
     """Return the message of the refusal, empty if the values are read."""
     try:
-        reader(urlencode(values))
+        read_query(urlencode(values), QUERY_PARAMETERS[path])
     except InvalidParameter as error:
         return error.message
     return ""
 
 
-def test_an_empty_query_has_all_defaults_and_the_export_has_no_pages() -> None:
-    assert parameters.read_coins_request("") == parameters.CoinsRequest(q=None, tracked=None)
-    assert parameters.read_cancellations_request("") == parameters.CancellationsRequest(since=None)
-    assert (
-        parameters.read_events_request("")
-        == parameters.read_export_request("limit=x&cursor=")
-        == EMPTY_EVENTS
-    )
-    assert EMPTY_EVENTS.limit == constants.LIMIT_DEFAULT
-
-
-def test_every_parameter_is_read_with_its_type() -> None:
-    query, page = urlencode(VALID), {"limit": 7, "cursor": "abc"}
-    since = datetime(2026, 10, 8, tzinfo=UTC)
-    assert parameters.read_coins_request(query) == parameters.CoinsRequest(
-        **page, q="bit", tracked=True
-    )
-    assert parameters.read_cancellations_request(query) == parameters.CancellationsRequest(
-        **page, since=since
-    )
-    assert parameters.read_events_request(query) == parameters.EventsRequest(
-        **page,
-        coins=("bitcoin", "ethereum"),
-        categories=("upgrade",),
-        lower=datetime(2026, 10, 1, tzinfo=UTC),
-        upper=datetime(2026, 10, 31, 23, 59, 59, 999_999, tzinfo=UTC),
-        keyword="fork",
-        impact_min=7.5,
-        sort_by="impact_desc",
-    )
+def test_every_parameter_is_read_with_its_type_and_has_its_default() -> None:
+    expected: dict[str, tuple[Any, Any]] = {
+        "limit": (7, constants.LIMIT_DEFAULT),
+        "sort_by": ("impact_desc", "date_asc"),
+        "cursor": ("abc", None),
+        "q": ("bit", None),
+        "tracked": (True, None),
+        "since": (datetime(2026, 10, 8, tzinfo=UTC), None),
+        "coins": (("bitcoin", "ethereum"), None),
+        "categories": (("upgrade",), None),
+        "keyword": ("fork", None),
+        "lower": (datetime(2026, 10, 1, tzinfo=UTC), None),
+        "upper": (datetime(2026, 10, 31, 23, 59, 59, 999_999, tzinfo=UTC), None),
+        "impact_min": (7.5, None),
+    }
+    for known in QUERY_PARAMETERS.values():
+        fields = [each.field or each.name for each in known]
+        read, empty = read_query(urlencode(VALID), known), read_query("", known)
+        assert read == {field: expected[field][0] for field in fields}
+        assert empty == {field: expected[field][1] for field in fields}
+    assert "limit" not in read_query("limit=x&cursor=", parameters.EXPORT_PARAMETERS)
 
 
 def test_an_empty_and_a_repeated_value_are_refused_by_name() -> None:
-    for reader, name in ((reader, each.name) for reader, all_ in READERS.items() for each in all_):
-        assert refusal(reader, **{name: ""}).startswith(f"{name} must ")
-        once = urlencode({name: VALID[name]})
-        reader(once)
-        with pytest.raises(InvalidParameter, match=f"^{name} was given more than once"):
-            reader(f"{once}&other=1&{once}")
+    for path, known in QUERY_PARAMETERS.items():
+        for name in (each.name for each in known):
+            assert refusal(path, **{name: ""}).startswith(f"{name} must ")
+            once = urlencode({name: VALID[name]})
+            with pytest.raises(InvalidParameter, match=f"^{name} was given more than once"):
+                read_query(f"{once}&other=1&{once}", known)
 
 
 def test_an_unknown_parameter_is_ignored_also_when_repeated() -> None:
     for name in ("exchanges", "showVotes", "max", "page", "Limit", "cursor%5B%5D", ""):
-        for reader in READERS:
-            assert reader(f"{name}=&{name}=x&{name}") == reader("")
+        for known in QUERY_PARAMETERS.values():
+            assert read_query(f"{name}=&{name}=x&{name}", known) == read_query("", known)
 
 
 PAIRS = st.lists(
@@ -105,23 +86,21 @@ PAIRS = st.lists(
 @example("coins=%ff%fe&q=%00&keyword=%ed%a0%80")
 @example("since=2026-10-08T00:00:00+00:00")
 def test_arbitrary_text_is_read_or_refused_but_never_breaks(query: str) -> None:
-    for reader in READERS:
+    for known in QUERY_PARAMETERS.values():
         try:
-            assert 1 <= reader(query).limit <= constants.COINS_LIMIT_MAX
+            assert 1 <= read_query(query, known).get("limit", 1) <= constants.COINS_LIMIT_MAX
         except InvalidParameter as error:
             assert error.message
 
 
 @given(day=st.dates(), at=st.datetimes(), offset=st.sampled_from(["Z", "+00:00", "-00:00"]))
 def test_times_are_read_to_the_microsecond(day: date, at: datetime, offset: str) -> None:
-    request = parameters.read_events_request(f"from={day}&to={day}")
-    assert request.lower == datetime(day.year, day.month, day.day, tzinfo=UTC)
-    assert request.upper == day_end(day)
+    request = read_query(f"from={day}&to={day}", parameters.EVENTS_PARAMETERS)
+    assert request["lower"] == datetime(day.year, day.month, day.day, tzinfo=UTC)
+    assert request["upper"] == day_end(day)
     since = urlencode({"since": at.isoformat() + offset})
-    assert parameters.read_cancellations_request(since).since == at.replace(tzinfo=UTC)
-    bounds = {"from": f"{at.isoformat()}Z", "to": str(day)}
-    expected = "" if at.date() <= day else "from must not be after to"
-    assert refusal(parameters.read_events_request, **bounds) == expected
+    found = read_query(since, parameters.CANCELLATIONS_PARAMETERS)["since"]
+    assert found == at.replace(tzinfo=UTC)
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"])) | st.text(alphabet='\r\n",; é🚀\0')

@@ -3,7 +3,7 @@ from datetime import timedelta
 
 import pytest
 
-from catalog.server.cursors import write_cursor
+from catalog.server.routes import write_cursor
 from tests.server.bare_server import NOW
 from tests.server.small_catalog import DAY, SECOND, TODAY, Service, TimedStore, event, serving, view
 

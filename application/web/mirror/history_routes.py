@@ -16,11 +16,10 @@ from starlette.routing import Route
 
 from almanac.core.timestamps import ORIGIN, US
 from catalog.contract import constants, errors
-from catalog.contract.parameters import AS_OF, CHANGES_PARAMETERS, Parameter, read_query
+from catalog.contract.parameters import AS_OF, CHANGES_PARAMETERS, Parameter
 from catalog.contract.plans import ImpactView
 from catalog.contract.records import Event, Page, PaginationMeta, Previous, Record
 from catalog.server.catalog_store import ChangeQuery, StoredVersion
-from catalog.server.cursors import read_cursor, write_cursor
 from catalog.server.gating import (
     CatalogView,
     is_event_visible,
@@ -29,7 +28,7 @@ from catalog.server.gating import (
     project_previous,
 )
 from catalog.server.responses import json_response
-from catalog.server.routes import make_page, read_query_string
+from catalog.server.routes import make_page, read_cursor, read_parameters, write_cursor
 
 HISTORY_PATH: Final = constants.EVENTS_PATH + "/{id}/history"
 CHANGES_PATH: Final = constants.EVENTS_PATH + "/changes"
@@ -101,7 +100,7 @@ def read_changes(
 
 
 def list_changes(request: Request) -> Response:
-    asked = read_query(read_query_string(request), CHANGES_PARAMETERS)
+    asked = read_parameters(request, CHANGES_PARAMETERS)
     try:
         page = read_changes(CatalogView.from_request(request), **asked)
     except errors.InvalidCursor as error:
