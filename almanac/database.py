@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import datetime, tzinfo
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, get_args
 
@@ -91,9 +92,17 @@ def open_database(
     file = find_file("data" if home is None else home)
     check_choice(coins_are, "coins_are", get_args(CoinTexts))
     check_choice(ambiguous, "ambiguous", get_args(Ambiguous))
-    options: Any = {"follow": follow, "limits": limits, "clock": clock, "coins_are": coins_are}
-    options |= {"ambiguous": ambiguous, "trust_clock": trust_clock}
-    return Database(Reader(file, tz=read_zone(tz), **options))
+    reader = Reader(
+        file,
+        tz=read_zone(tz),
+        follow=follow,
+        limits=limits,
+        clock=clock,
+        coins_are=coins_are,
+        ambiguous=ambiguous,
+        trust_clock=trust_clock,
+    )
+    return Database(reader)
 
 
 def _reopen(recipe: dict[str, Any]) -> "Database":
@@ -326,11 +335,7 @@ class Database(EventQueries, Joins):
 
         Raises: as `events`.
         """
-        known = self._reader
-        pinned = Reader(
-            known.file, tz=known.tz, follow=False, clock=known.clock, coins_are=known.coins_are
-        )
-        return Replay(pinned, since, until, coins=coins, kinds=kinds)
+        return Replay(self._reader.open_again(), since, until, coins=coins, kinds=kinds)
 
     def coins(self) -> Result:
         """Return the coins as last seen, by rank: `slug`, `symbol`, `name`, `rank` and others.
@@ -393,9 +398,8 @@ class Database(EventQueries, Joins):
 
         Raises: as `history`; InvalidArgument: matplotlib is not installed.
         """
-        drawn = plots.open_axes(ax)
-        plots.draw_date(self._shown(event_id), self._reader.now(), drawn)
-        return plots.save_plot(drawn, path)
+        versions, now = self._shown(event_id), self._reader.now()
+        return plots.draw(partial(plots.draw_date, versions, now), path, ax)
 
     def plot_slips(
         self,
@@ -417,10 +421,8 @@ class Database(EventQueries, Joins):
             for row in found
             if row["category"] == category and row["distance"] and row["date_precision"]
         ]
-        drawn = plots.open_axes(ax)
         title = f"{category or 'All events'}: dates that slipped within {days:g} days"
-        plots.draw_slips(split, title, drawn)
-        return plots.save_plot(drawn, path)
+        return plots.draw(partial(plots.draw_slips, split, title), path, ax)
 
     def plot_survival(
         self,
@@ -437,16 +439,13 @@ class Database(EventQueries, Joins):
         category = find_category(self._reader, category)
         found = self.date_survival(as_of, range(1, 366, 4)).rows()
         rows = [row for row in found if row["category"] == category]
-        drawn = plots.open_axes(ax)
-        plots.draw_survival(rows, f"{category or 'All events'}: dates that still stand", drawn)
-        return plots.save_plot(drawn, path)
+        title = f"{category or 'All events'}: dates that still stand"
+        return plots.draw(partial(plots.draw_survival, rows, title), path, ax)
 
     def plot_coverage(self, path: str | Path | None = None, *, ax: "Axes | None" = None) -> "Axes":
         """Plot the complete pulls of each feed, and the gaps between them."""
         pulls = self._reader.rows(_SQL["pulls_of_feeds"])
-        drawn = plots.open_axes(ax)
-        plots.draw_coverage(pulls, drawn)
-        return plots.save_plot(drawn, path)
+        return plots.draw(partial(plots.draw_coverage, pulls), path, ax)
 
     def plot_calendar(
         self,
@@ -466,9 +465,7 @@ class Database(EventQueries, Joins):
         counts = Counter(coin for row in events for coin in row["coins"])
         chosen = coin_names.resolve_slugs(self._reader, coins)
         lanes = chosen or [coin for coin, _ in counts.most_common(20)]
-        drawn = plots.open_axes(ax)
-        plots.draw_calendar(events, lanes, at, drawn)
-        return plots.save_plot(drawn, path)
+        return plots.draw(partial(plots.draw_calendar, events, lanes, at), path, ax)
 
     def resolve(self, coin: str | Coin) -> Coin:
         """Return the coin with this slug, ticker, name or pair such as `BTC/USDT`, in any case.

@@ -3,7 +3,7 @@
 Times are UTC. A band is a period of which only the month, quarter or year is known.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from importlib.util import find_spec
 from io import StringIO
@@ -29,30 +29,25 @@ def is_installed() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def open_axes(ax: "Axes | None") -> "Axes":
-    """Return the given Axes, or one of a new figure.
+def draw(draw_on: Callable[["Axes"], object], path: str | Path | None, ax: "Axes | None") -> "Axes":
+    """Draw on the given Axes, or on one of a new figure; return it.
+
+    If a path is given, the figure is saved in the format of its suffix.
 
     Raises:
-        InvalidArgument: matplotlib is not installed.
-    """
-    if ax is not None:
-        return ax
-    if not is_installed():
-        raise InvalidArgument(
-            "a plot needs matplotlib, which is not installed: pip install 'crypto-almanac[plot]'"
-        )
-    import matplotlib.pyplot as plt
-
-    return plt.subplots(layout="constrained")[1]
-
-
-def save_plot(ax: "Axes", path: str | Path | None) -> "Axes":
-    """Save the figure of an Axes, if a path is given, in the format of its suffix.
-
-    Raises:
-        InvalidArgument: matplotlib does not write this format.
+        InvalidArgument: matplotlib is not installed, or does not write this format.
         OSError: the file can't be written.
     """
+    if ax is None:
+        if not is_installed():
+            raise InvalidArgument(
+                "a plot needs matplotlib, which is not installed: pip install "
+                "'crypto-almanac[plot]'"
+            )
+        import matplotlib.pyplot as plt
+
+        ax = plt.subplots(layout="constrained")[1]
+    draw_on(ax)
     if path is not None:
         target = path_to_write(path)
         figure = ax.get_figure(root=True)

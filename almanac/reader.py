@@ -172,6 +172,10 @@ class Reader:
         self.coins_are = coins_are
         self.ambiguous = ambiguous
         self.clock = clock
+        self._options: dict[str, Any] = {
+            **{"tz": tz, "limits": limits, "clock": clock, "coins_are": coins_are},
+            **{"ambiguous": ambiguous, "trust_clock": trust_clock},
+        }
         self._trust_clock = trust_clock
         self._follow = follow
         self._limits = limits or USUAL_LIMITS
@@ -234,10 +238,11 @@ class Reader:
                     "it opened, and another process would open the newest. Open it there instead, "
                     "or leave out follow=False"
                 )
-            options = {"tz": self.tz, "limits": self._limits, "clock": self.clock}
-            options |= {"coins_are": self.coins_are, "ambiguous": self.ambiguous}
-            options["trust_clock"] = self._trust_clock
-            return {"home": self.file.absolute(), **options, "frames": dict(self._frames)}
+            return {
+                "home": self.file.absolute(),
+                **self._options,
+                "frames": dict(self._frames),
+            }
 
     @property
     def state(self) -> str:
@@ -260,6 +265,10 @@ class Reader:
                 self._mark = mark
             yield self._connection
 
+    def open_again(self) -> "Reader":
+        """Open the newest publication in a connection of its own, which follows no later one."""
+        return Reader(self.file, follow=False, **self._options)
+
     @property
     def newer(self) -> object | None:
         """The mark of a publication that is newer than the open one, and None without one."""
@@ -271,9 +280,7 @@ class Reader:
 
         Queries run on the open one meanwhile. For a reader that does not follow.
         """
-        options: dict[str, Any] = {"tz": self.tz, "limits": self._limits, "clock": self.clock}
-        options |= {"coins_are": self.coins_are, "ambiguous": self.ambiguous}
-        fresh = Reader(self.file, follow=False, trust_clock=self._trust_clock, **options)
+        fresh = self.open_again()
         try:
             prepare(fresh)
             with self._lock:

@@ -22,7 +22,7 @@ import pyarrow as pa
 import almanac
 from almanac.core.errors import AlmanacError, WarehouseError
 from almanac.core.timestamps import utc_now
-from almanac.event_steps import list_steps
+from almanac.next_events import list_steps
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

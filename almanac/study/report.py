@@ -2,6 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Mapping
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -18,12 +19,12 @@ from almanac.study.estimates import (
     Control,
     Draws,
     Figures,
+    Verdict,
     adjust_p_values,
     compute_headline,
     list_tests,
 )
 from almanac.study.returns import Returns
-from almanac.study.significance import Verdict
 from almanac.study.windows import REASONS, StudyRows
 from almanac.user_files import path_to_write
 
@@ -168,15 +169,12 @@ class Study:
         Raises:
             InvalidArgument: matplotlib is not installed, or does not write this format.
         """
-        drawn = plots.open_axes(ax)
-        plots.draw_study(self, drawn)
-        return plots.save_plot(drawn, path)
+        return plots.draw(partial(plots.draw_study, self), path, ax)
 
     def plot_events(self, path: str | Path | None = None, *, ax: "Axes | None" = None) -> "Axes":
         """Plot the cumulated abnormal return of each row, faint, and the mean; else as `plot`."""
-        drawn = plots.open_axes(ax)
-        plots.draw_study_events(self, self._placed.windows.cumulated, drawn)
-        return plots.save_plot(drawn, path)
+        paths = self._placed.windows.cumulated
+        return plots.draw(partial(plots.draw_study_events, self, paths), path, ax)
 
     def to_html(self, path: str | Path | None = None) -> str:
         """Return the study as one HTML page, and write it to `path` if given.

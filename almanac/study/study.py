@@ -13,7 +13,7 @@ from almanac.core.errors import InvalidArgument
 from almanac.core.timestamps import US, Duration, TimeUnit, read_duration
 from almanac.events import Basis, Coins, MinImpact, Names
 from almanac.reader import Reader
-from almanac.study.estimates import Draws, compute_figures, make_naive_table
+from almanac.study.estimates import Draws, compute_figures, cross_sectional, make_naive_table
 from almanac.study.options import Bound, StudyOptions
 from almanac.study.prices import Prices, read_frame, read_prices, shorten_names
 from almanac.study.report import Study, require_package
@@ -26,7 +26,6 @@ from almanac.study.selection import (
     read_named_coins,
     select_events,
 )
-from almanac.study.significance import cross_sectional
 from almanac.study.windows import REASONS, Spans, make_study_rows
 from almanac.user_files import explain_errors
 

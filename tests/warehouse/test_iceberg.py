@@ -18,7 +18,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import almanac
 from almanac.core.errors import WarehouseError
-from almanac.event_steps import list_steps
+from almanac.next_events import list_steps
 from tests.almanac.steps.step_world import FIRST, LAST, StepWorld
 from tests.hangs import HANGS_AFTER_S
 from warehouse.iceberg import (

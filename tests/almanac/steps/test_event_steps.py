@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from almanac.database import open_database
-from almanac.event_steps import list_steps
+from almanac.next_events import list_steps
 from tests.almanac.publications import publish_by_hand
 from tests.almanac.steps.as_of_joins import count_differences, join_in_duckdb, join_in_pandas
 from tests.almanac.steps.step_world import FIRST, LATE, QUIET, StepWorld

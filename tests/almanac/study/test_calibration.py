@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from almanac.study.estimates import Draws, compute_headline
+from almanac.study.estimates import Draws, compute_headline, cross_sectional
 from almanac.study.options import Model
 from almanac.study.returns import compute_returns
-from almanac.study.significance import cross_sectional
 from almanac.study.windows import Spans, fit_windows
 from tests.almanac.study.worlds import Shape, make_world
 

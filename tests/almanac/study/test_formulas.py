@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from almanac.study.estimates import adjust_p_values
-from almanac.study.prices import Floats
-from almanac.study.returns import Returns, compute_returns
-from almanac.study.significance import (
+from almanac.study.estimates import (
+    adjust_p_values,
     calendar_test,
     compute_day_shares,
     cross_sectional,
     flip_signs,
 )
+from almanac.study.prices import Floats
+from almanac.study.returns import Returns, compute_returns
 from almanac.study.windows import Spans, Windows, fit_windows
 from tests.almanac.study.worlds import Shape, make_world
 
