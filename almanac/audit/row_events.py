@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from almanac.audit.fields import COIN, EVENT, FIELDS, JudgedField
 from almanac.audit.user_rows import DECIDED_AT, Signals, is_category_set, is_next_event
-from almanac.coins import KINDS, find_coins
+from almanac.coins import find_coins
 from almanac.core.errors import InvalidArgument
 from almanac.core.statements import Statements
 from almanac.frames import refuse_type
@@ -171,9 +171,8 @@ def find_row_events(
     rows = _rows(reader, signals, pulls, naive)
     if COIN in signals.columns:
         coin_uses = _coin_uses(reader, signals, rows, pulls, claimed)
-        named = rows.select(["coin"]).filter(pc.is_valid(rows["event_id"]))
         frames = {"rows": rows, "coin_uses": coin_uses}
-        frames["slugs"] = _slugs(reader, named)
+        frames["slugs"] = _find_slugs(reader, rows["coin"].filter(pc.is_valid(rows["event_id"])))
         uses = reader.query(SQL["uses"], frames=frames)
         uses = _with_columns(uses, use=pa.array(np.arange(len(uses))))
     else:
@@ -197,10 +196,8 @@ def replace_coins_with_slugs(reader: Reader, column: pa.ChunkedArray) -> pa.Chun
     parts = pc.list_flatten(column) if is_list else pc.unique(column)
     texts = {text: _LISTED.split(text) for text in pc.unique(parts).drop_null().to_pylist()}
     entries = sorted({entry.strip() for found in texts.values() for entry in found} - {""})
-    named = pa.table({"coin": pa.array(entries, pa.string())})
-    slugs = {
-        row["coin"]: row["slug"] for row in _slugs(reader, named).to_pylist() if row["coins"] == 1
-    }
+    found_coins = find_coins(reader, entries)
+    slugs = {text: coins[0].slug for text, coins in found_coins.items() if len(coins) == 1}
     changed = {
         text: ", ".join(slugs.get(entry.strip(), entry.strip()) for entry in found)
         for text, found in texts.items()
@@ -289,23 +286,16 @@ def _read_ids(reader: Reader, given: pa.ChunkedArray, column: str) -> pa.Chunked
     return pc.coalesce(known.take(pc.index_in(ids, named)), ids)
 
 
-def _slugs(reader: Reader, named: pa.Table) -> pa.Table:
-    """Return the result of coin_slugs, extended by trading pairs."""
-    values = {"kind": KINDS.get(reader.coins_are, "")}
-    slugs = reader.query(SQL["coin_slugs"], values, frames={"named_coins": named})
-    texts = pc.unique(named["coin"]).drop_null()
-    others = texts.filter(pc.invert(pc.is_in(texts, slugs["coin"].combine_chunks())))
-    pairs = find_coins(reader, others.to_pylist())
+def _find_slugs(reader: Reader, texts: pa.ChunkedArray) -> pa.Table:
+    """Return one row per text that names coins: coin, slugs, coins (their number), slug (one)."""
+    found = find_coins(reader, pc.unique(texts).drop_null().to_pylist())
     rows = [
-        {
-            "coin": text,
-            "slug": coins[0].slug,
-            "slugs": sorted(coin.slug for coin in coins),
-            "coins": len(coins),
-        }
-        for text, coins in pairs.items()
+        {"coin": text, "slugs": (slugs := sorted(coin.slug for coin in coins)), "slug": slugs[0]}
+        for text, coins in found.items()
     ]
-    return pa.concat_tables([slugs, pa.Table.from_pylist(rows, slugs.schema)])
+    columns = {"coin": pa.string(), "slugs": pa.list_(pa.string()), "slug": pa.string()}
+    table = pa.Table.from_pylist(rows, pa.schema(columns))
+    return table.append_column("coins", pc.list_value_length(table["slugs"]))
 
 
 def _is_unused(signals: Signals) -> pa.Array:
@@ -339,7 +329,7 @@ def _coin_uses(
     dated = dated.append_column("instant_read", dated["instant"])
     keyed = reader.query(SQL["keys_of_instant"], frames={"given": dated})
     named = keyed.rename_columns({"instant_read": "instant"})
-    slugs = _slugs(reader, named)
+    slugs = _find_slugs(reader, named["coin"])
     found = reader.query(SQL["coin_rows"], frames={"named_coins": named, "slugs": slugs})
     frames = {
         "coin_rows": found,

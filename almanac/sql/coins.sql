@@ -9,13 +9,17 @@ ORDER BY rank NULLS LAST, coin
 
 -- name: coin_labels
 -- Grain: one row per coin and label: its slug, symbol and name, as texts are compared. Coins that are
--- only linked to an event count, too.
+-- or were only linked to an event count, too.
 -- Parameters: none. Run twice: the same rows.
 WITH known AS (
     SELECT slug AS coin, symbol, name, rank FROM coins
     UNION ALL
     SELECT coin, any_value(symbol), any_value(name), NULL
-    FROM event_coins
+    FROM (
+        SELECT coin, symbol, name FROM event_coins
+        UNION
+        SELECT unnest(coins), NULL, NULL FROM event_versions
+    )
     WHERE coin NOT IN (SELECT slug FROM coins)
     GROUP BY coin
 )

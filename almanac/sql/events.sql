@@ -38,11 +38,9 @@ WHERE database_name = current_database()
 -- Run twice: the same rows.
 SELECT *
 FROM events_as_of($at::TIMESTAMPTZ, basis := $basis)
-WHERE ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
-    AND {shared_has_category}
+WHERE {shared_has_filters}
     AND ($statuses::VARCHAR[] IS NULL OR list_contains($statuses::VARCHAR[], status))
     AND {shared_in_window}
-    AND {shared_has_impact}
 ORDER BY earliest NULLS LAST, latest, event_id
 
 -- name: upcoming
@@ -52,9 +50,7 @@ ORDER BY earliest NULLS LAST, latest, event_id
 -- $categories, $min_impact, $bands as in events. Run twice: the same rows.
 SELECT *
 FROM upcoming_as_of($at::TIMESTAMPTZ)
-WHERE ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
-    AND {shared_has_category}
-    AND {shared_has_impact}
+WHERE {shared_has_filters}
     AND coalesce(earliest, $at::TIMESTAMPTZ) < $until::TIMESTAMPTZ
     AND ($estimated = 'include' OR ($estimated = 'drop') = (date_precision IN ('instant', 'day')))
 ORDER BY earliest NULLS LAST, latest, event_id
@@ -70,9 +66,7 @@ FROM changes_since($since::TIMESTAMPTZ)
 JOIN (SELECT event_id, version, categories FROM event_versions) USING (event_id, version)
 WHERE known_from <= $until::TIMESTAMPTZ
     AND ($kinds::VARCHAR[] IS NULL OR list_contains($kinds::VARCHAR[], kind))
-    AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
-    AND {shared_has_category}
-    AND {shared_has_impact}
+    AND {shared_has_filters}
 ORDER BY known_from, event_id, version, kind
 
 -- name: announcements
@@ -89,9 +83,7 @@ FROM (
     WHERE c.known_from <= $until::TIMESTAMPTZ AND list_contains($kinds::VARCHAR[], c.kind)
     QUALIFY row_number() OVER (PARTITION BY event_id ORDER BY version) = 1
 )
-WHERE ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
-    AND {shared_has_category}
-    AND {shared_has_impact}
+WHERE {shared_has_filters}
 ORDER BY known_from, event_id, coin
 
 -- name: history
@@ -148,12 +140,7 @@ JOIN event_claims AS c
     ON c.event_id = e.event_id AND c.known_from <= e.known_at AND c.known_to > e.known_at
 WHERE $basis = 'claimed'
     AND e.known_at <= $now::TIMESTAMPTZ
-    AND (
-        $categories::VARCHAR[] IS NULL
-        OR list_has_any(
-            list_transform(c.categories, lambda name: lower(name)), $categories::VARCHAR[]
-        )
-    )
+    AND {shared_has_category}
 ORDER BY known_at, event_id
 
 -- name: date_survival

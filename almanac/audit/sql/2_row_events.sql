@@ -1,6 +1,6 @@
 -- Which version of its event each use was decided on.
 --
---     rows ─▶ coin_slugs ─▶ coin_rows ─▶ candidates, not_covered ─▶ uses_of_coins ─▶ uses
+--     rows ─▶ coin_rows ─▶ candidates, not_covered ─▶ uses_of_coins ─▶ uses
 --     uses ─▶ versions ─▶ places ─▶ unplaced
 --
 -- A use is a row of the caller with the event that it names, or with one of the events that its coin
@@ -47,40 +47,9 @@ JOIN (
 GROUP BY i.given
 HAVING count(*) = 1 OR bool_or(e.event_id = i.given)
 
--- name: coin_slugs
--- Grain: one row per coin that the rows name, with its slug where one coin alone has this slug, ticker
--- or name. slugs are all of them, coins is their number.
--- Parameters: $kind, what a text that does not say it is: slug, or empty for any. Run twice: the same
--- rows.
-WITH named AS (
-    SELECT slug, symbol, name FROM coins
-    UNION
-    SELECT coin, symbol, name FROM event_coins
-    UNION
-    SELECT DISTINCT unnest(coins), NULL, NULL FROM event_versions
-),
-labels AS (
-    SELECT slug, _almanac.coin_text(slug) AS label, 'slug' AS kind FROM named
-    UNION
-    SELECT slug, _almanac.coin_text(symbol), 'symbol' FROM named
-    UNION
-    SELECT slug, _almanac.coin_text(name), 'name' FROM named
-)
-SELECT w.coin, min(l.slug) AS slug, list_sort(list(DISTINCT l.slug)) AS slugs, len(slugs) AS coins
-FROM (
-    SELECT DISTINCT
-        coin,
-        coalesce(nullif(_almanac.coin_kind(coin), ''), $kind) AS kind,
-        _almanac.coin_label(coin) AS label
-    FROM named_coins
-) AS w
-JOIN labels AS l ON l.label = w.label AND w.kind IN ('', l.kind)
-WHERE w.label <> ''
-GROUP BY w.coin
-
 -- name: coin_rows
--- Grain: one row per row of `named_coins`, with the slugs of the coins that have the name. `slugs` is
--- the answer of coin_slugs.
+-- Grain: one row per row of `named_coins`, with the slugs of the coins that have the name. `slugs` has
+-- the coins of each name.
 -- Parameters: none. Run twice: the same rows.
 SELECT
     n.index, n.row, n.decided_at, n.key, n.loose, n.instant, s.slugs,
@@ -192,8 +161,8 @@ LEFT JOIN (
 LEFT JOIN not_covered AS n ON n.index = r.index
 
 -- name: uses
--- Grain: one row per use: of `rows` those without a coin to search, and all of `coin_uses`. `slugs` is
--- the answer of coin_slugs for the coins of `rows`; of several coins it is the one that the event had at
+-- Grain: one row per use: of `rows` those without a coin to search, and all of `coin_uses`. `slugs` has
+-- the coins of each name in `rows`; of several coins it is the one that the event had at
 -- any time, if it had one alone.
 -- Parameters: none. Run twice: the same rows.
 SELECT

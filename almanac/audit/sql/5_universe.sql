@@ -19,9 +19,7 @@ SELECT
     coalesce(
         date_precision IN ('instant', 'day')
         AND ($statuses::VARCHAR[] IS NULL OR list_contains($statuses::VARCHAR[], status))
-        AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
-        AND {shared_has_category}
-        AND {shared_has_impact},
+        AND {shared_has_filters},
         false
     ) AS is_selected,
     greatest(

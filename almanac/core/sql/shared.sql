@@ -24,6 +24,12 @@
     OR (impact IS NULL AND list_contains($bands::VARCHAR[], impact_band))
 )
 
+-- name: shared_has_filters
+-- Whether a row passes the filters that every list of events has.
+{shared_has_coin}
+AND {shared_has_category}
+AND {shared_has_impact}
+
 -- name: shared_impact_step
 -- The band of impact of a row `v`, 1 (Low) to 4 (Critical); NULL without a score.
 coalesce(

@@ -30,9 +30,7 @@ dated AS (
         ((date AT TIME ZONE 'UTC') - $lead::INTERVAL) AT TIME ZONE 'UTC' AS entry
     FROM versions
     WHERE date BETWEEN $lower::TIMESTAMPTZ AND $upper::TIMESTAMPTZ
-        AND list_has_any(coins, $coins::VARCHAR[])
-        AND {shared_has_category}
-        AND {shared_has_impact}
+        AND {shared_has_filters}
 ),
 absences AS (
     SELECT event_id, changed_at, max(missing_since) AS missing_since
@@ -97,7 +95,5 @@ SELECT
 FROM (SELECT e.*, e.changed_at AS known_from FROM events AS e)
 WHERE status = 'scheduled'
     AND date BETWEEN $lower::TIMESTAMPTZ AND $upper::TIMESTAMPTZ
-    AND list_has_any(coins, $coins::VARCHAR[])
-    AND {shared_has_category}
-    AND {shared_has_impact}
+    AND {shared_has_filters}
 ORDER BY date, event_id
