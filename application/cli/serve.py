@@ -67,6 +67,13 @@ def serve(
     paused: Annotated[
         bool, typer.Option("--paused", help="Start the replay with a stopped clock.")
     ] = False,
+    prices: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Prices for the pages of coins: a CSV or Parquet file with ts, coin and close.",
+        ),
+    ] = None,
     home: HomeOption = None,
     folder: DirOption = None,
     base_path: BasePathOption = "",
@@ -91,7 +98,9 @@ def serve(
     start = None if replay is None else instant_option("--replay", replay)
     end = None if until is None else instant_option("--until", until)
     found = locate_existing_home(settings)
-    site = partial(WebSite, read_health=lambda: read_health(settings, found, utc_now()))
+    site = partial(WebSite, prices=prices)
+    if replay is None:
+        site = partial(site, read_health=lambda: read_health(settings, found, utc_now()))
     stop = threading.Event()
     stop_by_signals(stop.set)
     replayed = None
@@ -111,7 +120,7 @@ def serve(
         port=port,
         plan=PLANS[plan],
         options=options,
-        site=site if replayed is None else WebSite,
+        site=site,
     ).start()
     try:
         address = server.base_url + base_path

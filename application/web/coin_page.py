@@ -12,6 +12,7 @@ from almanac.coins import find_coins
 from almanac.core.errors import InvalidArgument
 from almanac.core.statements import Statements
 from almanac.core.text import cut_line
+from application.web.coin_prices import CoinPrices
 from application.web.comparison import compare_events
 from application.web.drawing import LANE_DAYS, draw_lanes
 from application.web.filters import (
@@ -80,7 +81,7 @@ def show_coins(request: SiteRequest) -> str | Response:
     )
 
 
-def show_coin(request: SiteRequest) -> str | Response:
+def show_coin(request: SiteRequest, prices: CoinPrices | None = None) -> str | Response:
     """Return the page of a coin, by its slug; a ticker or name stands for its one coin."""
     given = request.parameters["slug"]
     values: dict[str, Any] = {"coin": given}
@@ -121,14 +122,16 @@ def show_coin(request: SiteRequest) -> str | Response:
         events=events,
         strip=draw_strip(request, Filters(coins=[coin["coin"]])),
         **show_gone(request, compared),
-        lanes=_draw_lanes(request, coin["coin"]),
+        lanes=_draw_lanes(request, coin["coin"], prices),
+        has_price=prices is not None and coin["coin"] in prices.columns,
         upcoming_total=counts["upcoming"],
         past_total=counts["events"] - counts["upcoming"],
     )
 
 
-def _draw_lanes(request: SiteRequest, coin: str) -> Markup | None:
-    """Return the picture of a coin's events around the time, with the dates that they had."""
+def _draw_lanes(request: SiteRequest, coin: str, prices: CoinPrices | None) -> Markup | None:
+    """Return the picture of a coin's events around the time, with the dates that they had, and of
+    its prices until then."""
     now = request.moment.replace(second=0, microsecond=0)
     span = timedelta(days=LANE_DAYS)
     values = {"coin": coin, "starts": now - span, "ends": now + span, "limit": _LANE_EVENTS}
@@ -142,7 +145,8 @@ def _draw_lanes(request: SiteRequest, coin: str) -> Markup | None:
         for version in list_dates(request, [r["event_id"] for r in rows if r["version"] > 1]):
             version["from"] = version["known_from"]
             former.setdefault(version["event_id"], []).append(version)
-        return draw_lanes(rows, former, now, link)
+        daily = prices.list_daily(coin, now - span, now) if prices else ()
+        return draw_lanes(rows, former, now, link, daily)
 
     return keep_drawn(request, ("lanes", now, coin, request.as_of, request.zone), draw)
 

@@ -292,9 +292,11 @@ def draw_lanes(
     former: Mapping[str, Sequence[Mapping[str, Any]]],
     now: datetime,
     link: Callable[[str], str] | None,
+    prices: Sequence[tuple[datetime, float]] = (),
 ) -> Markup | None:
     """Return the lanes of a coin: from 90 days ago to 90 days ahead a mark per event, sized by
-    its impact, a bar for a period, and faint marks at the dates that it had before.
+    its impact, a bar for a period, and faint marks at the dates that it had before; above, a line
+    of its prices.
 
     `former` has the versions before of an event by its id. None without an event in these days.
     """
@@ -307,7 +309,7 @@ def draw_lanes(
     # Exact dates come first, so that long periods do not take their places.
     shown.sort(key=lambda each: (not each["is_exact"], each["may_begin"], each["event_id"]))
     lanes: list[list[tuple[float, float]]] = []
-    shapes, drawn = [], 0
+    shapes, drawn, first_lane = [], 0, 66 if prices else 26
     for event in shown:
         begin, end = x(event["may_begin"]), x(event["latest"])
         ghosts = sorted(
@@ -330,7 +332,7 @@ def draw_lanes(
             lanes.append([])
         lanes[lane].append((left, right))
         drawn += 1
-        y = 26 + lane * 18
+        y = first_lane + lane * 18
         date_text = span_text(event["displayed_date_full"] or "no date")
         parts = (f"{event['title'] or 'without a title'}: {date_text}", event["gone"])
         title = ", ".join(filter(None, parts))
@@ -352,12 +354,32 @@ def draw_lanes(
         shapes.append(tag("a", shape, href=link(event["event_id"])) if link else shape)
     if not shapes:
         return None
-    high = 36 + len(lanes) * 18
+    high = first_lane + 10 + len(lanes) * 18
     grid = [
         tag("line", class_="grid-line", x1=x(at), x2=x(at), y1=14, y2=high) for at in x.ticks(8)
     ]
     grid.append(axis(x, lambda at: {"x": at, "y": 10, "text_anchor": "middle"}, 8))
     grid.append(mark("line", "Now", class_="today", x1=x(now), x2=x(now), y1=14, y2=high))
+    if prices:
+        grid.append(_draw_prices(prices, x))
     name = f"{drawn} of {len(shown)} events from 90 days ago to 90 days ahead"
     box = {"viewBox": f"0 0 920 {high}", "role": "group" if link else "img", "aria_label": name}
     return tag("svg", Markup("").join([*grid, *shapes]), class_="lanes", **box)
+
+
+def _draw_prices(prices: Sequence[tuple[datetime, float]], x: Scale) -> Markup:
+    """Return a line of prices, with the last one beside it."""
+    closes = [close for _, close in prices]
+    least, most = min(closes), max(closes)
+    scale = 32 / ((most - least) or 1)
+    points = [(x(at), round(50 - scale * (close - least), 1)) for at, close in prices]
+    title = f"Price {closes[-1]:g} at {_tell(prices[-1][0])}; {least:g} to {most:g} in these days"
+    line = mark(
+        "polyline",
+        title,
+        class_="price",
+        points=" ".join(f"{left},{top}" for left, top in points),
+        data_times=" ".join(utc_text(at) for at, _ in prices),
+        data_closes=" ".join(map(str, closes)),
+    )
+    return line + tag("text", f"{closes[-1]:,.6g}", x=points[-1][0] + 4, y=points[-1][1] + 4)

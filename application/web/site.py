@@ -5,6 +5,8 @@ from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from threading import Event, Thread
 from typing import Final
 from urllib.parse import urlencode
@@ -30,6 +32,7 @@ from application.web.coin_page import (
     show_coins,
     show_search,
 )
+from application.web.coin_prices import CoinPrices, read_coin_prices
 from application.web.event_page import show_event
 from application.web.mcp_route import MCP_PATH, McpRoute
 from application.web.mirror.as_of import refuse_misspelt_header
@@ -66,11 +69,16 @@ class WebSite:
     """The pages of a warehouse. A later publication is shown when its tables are prepared, so that
     no visitor waits for them.
 
-    `read_health` returns the health of the home now; without it the file alone is known.
+    `read_health` returns the health of the home now; without it the file alone is known. `prices`
+    is a file of prices for the pages of coins, read once.
     """
 
     def __init__(
-        self, place: SiteContext, *, read_health: Callable[[], Health] | None = None
+        self,
+        place: SiteContext,
+        *,
+        read_health: Callable[[], Health] | None = None,
+        prices: Path | None = None,
     ) -> None:
         self._place = place
         self._watch = HomeWatch(read_health)
@@ -81,6 +89,8 @@ class WebSite:
             trust_clock=place.is_replay,
             follow=False,
         )
+        reader = self._database.reader
+        self._prices = None if prices is None else read_coin_prices(prices, reader)
         self._calendar = CalendarRoutes(self._database, place, self._key_grant)
         self._mcp = McpRoute(place)
         self._is_closing = Event()
@@ -96,7 +106,7 @@ class WebSite:
     def around(self, app: ASGIApp) -> ASGIApp:
         """Return a layer that answers the paths of the pages, and passes on all others."""
         found = [
-            *page_routes(self._database, self._watch, self._place.base_path),
+            *page_routes(self._database, self._watch, self._place.base_path, self._prices),
             *self._calendar.routes(),
             *self._mcp.routes(),
         ]
@@ -147,7 +157,10 @@ class WebSite:
 
 
 def page_routes(
-    database: Database, watch: HomeWatch | None = None, base_path: str = ""
+    database: Database,
+    watch: HomeWatch | None = None,
+    base_path: str = "",
+    prices: CoinPrices | None = None,
 ) -> list[BaseRoute]:
     """Return the routes of the pages over a database."""
     pages = Pages(database, base_path)
@@ -155,7 +168,10 @@ def page_routes(
         Route("/", pages.endpoint(show_upcoming, parameters=upcoming_page.PARAMETERS)),
         Route("/event/{event_id:path}", pages.endpoint(show_event)),
         Route("/coins", pages.endpoint(show_coins, parameters=COINS_PARAMETERS)),
-        Route("/coin/{slug:path}", pages.endpoint(show_coin, parameters=COIN_PARAMETERS)),
+        Route(
+            "/coin/{slug:path}",
+            pages.endpoint(partial(show_coin, prices=prices), parameters=COIN_PARAMETERS),
+        ),
         Route("/search", pages.endpoint(show_search, parameters=("q", "coins"))),
         Route("/changes", pages.endpoint(show_changes, parameters=changes_page.PARAMETERS)),
         Route(

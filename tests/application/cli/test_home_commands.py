@@ -371,6 +371,7 @@ def three_days(tmp_path_factory: pytest.TempPathFactory) -> Home:
         ("--replay 2026-03-30 --speed 1e308", 2, "and at most 1e+09"),
         ("--speed 3600", 2, "--until, --speed and --paused are for --replay TIME"),
         ("--base-path almanac", 2, "--base-path 'almanac': expected a path such as /almanac"),
+        ("--prices no.csv", 2, "prices='no.csv': there is no such file"),
         ("--cors *", 2, "--cors: no page has the origin '*'; expected scheme and host"),
         (
             "--replay 2026-03-29T05:59:59Z",
@@ -380,7 +381,7 @@ def three_days(tmp_path_factory: pytest.TempPathFactory) -> Home:
         ),
     ],
 )
-def test_a_wrong_replay_is_one_line(
+def test_a_wrong_replay_or_file_is_one_line(
     almanac: Almanac, three_days: Home, options: str, code: int, reason: str
 ) -> None:
     home = str(three_days.root)
