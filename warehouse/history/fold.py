@@ -31,13 +31,14 @@ from warehouse.landing.landing import Landing
 from warehouse.normalise.csv_reader import KnownLists
 from warehouse.normalise.normalise import NormalisedBatch, normalise
 from warehouse.normalise.staging import empty_events
-from warehouse.schema.columns import BIT, GROUPS, find_plan
+from warehouse.schema.columns import BIT, GROUPS, find_plan, mask
 
 END_OF_TIME = datetime(9999, 12, 31, tzinfo=UTC)
 _SQL = Statements(__package__, GROUPS)
 _SPANS: Final = "spans"
 """The key under which the file stores the watched spans."""
 _IMPACT_BITS: Final = {f"{name}_bit": BIT[name] for name in ("impact", "impact_band")}
+_COMPARED: Final = mask(*(column["name"] for column in GROUPS["compared"]))
 
 
 class WatchedSpan(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,12 +134,11 @@ class Fold:
         self.file = file
         self.connection = file.connection
         self._list_separator = list_separator
-        facts = file.read_facts()
-        saved = msgspec.json.decode(facts.get(_SPANS, "{}"), type=SavedSpans)
+        saved = msgspec.json.decode(file.facts.get(_SPANS, "{}"), type=SavedSpans)
         self.watched = WatchedSpans(saved.watched)
         self.cancellations_seen = saved.cancellations_seen
         self._saved = saved
-        self.separator = facts.get(SEPARATOR_FACT)
+        self.separator = file.facts.get(SEPARATOR_FACT)
         """The separator of lists, as the first export with evidence showed it."""
 
     def save(self) -> None:
@@ -147,7 +147,7 @@ class Fold:
             watched=tuple(self.watched.spans), cancellations_seen=self.cancellations_seen
         )
         if spans != self._saved:
-            self.file.note_facts({_SPANS: msgspec.json.encode(spans).decode()})
+            self.file.note_fact(_SPANS, msgspec.json.encode(spans).decode())
             self._saved = spans
 
     def read(self, manifest: Manifest, landing: Landing) -> NormalisedBatch:
@@ -195,7 +195,7 @@ class Fold:
             return outcome.quarantine(read.quarantine)
         if self.separator is None and read.learnt is not None:
             self.separator = read.learnt
-            self.file.note_facts({SEPARATOR_FACT: read.learnt})
+            self.file.note_fact(SEPARATOR_FACT, read.learnt)
         if manifest.feed == "coins":
             self._fold_coins(manifest, outcome)
         elif manifest.feed == "categories":
@@ -249,8 +249,7 @@ class Fold:
         if verdicts.get("new"):
             self._run("find_creations")
         if verdicts.get("differs"):
-            self._run("find_differences", updated_at_bit=BIT["updated_at"], **_IMPACT_BITS)
-            self._run("name_change_kinds")
+            kinds = self._find_new_versions()
         observed_at = {"observed_at": manifest.observed_at}
         if ends_absences:
             self._run("find_found", **observed_at)
@@ -263,20 +262,30 @@ class Fold:
             self._run("forget_scores", **_IMPACT_BITS)
         unversioned = verdicts.get("same", 0) + verdicts.get("differs", 0)
         if verdicts.get("differs"):
-            self._replace_versions("new_versions", **stamp)
-            kinds = dict(self._rows("count_change_kinds"))
-            unversioned -= kinds["versions"]
+            unversioned -= kinds.get("versions", 0)
+            if kinds:
+                self._replace_versions("new_versions", **stamp)
+                self._run("mark_versioned")
             outcome.count(kinds)
-            self._run("mark_versioned")
         if unversioned:
             self._run("touch_seen", updated_at_bit=BIT["updated_at"])
         if verdicts.get("new"):
-            self._run("add_first_versions", **stamp)
+            self._run_dated("add_first_versions", "first_sightings", **stamp)
             outcome.count(dict(self._rows("count_first_versions")))
         if verdicts and manifest.feed in ("cancellations", "event", "deliveries"):
             self._run("note_cancellations", batch_id=manifest.batch_id)
         if verdicts and manifest.feed in ("events", "event", "deliveries", "export"):
             self._run("merge_labels")
+
+    def _find_new_versions(self) -> dict[str, int]:
+        """Find the next versions of events; return how many have each kind, and `versions`."""
+        bits = {"updated_at_bit": BIT["updated_at"], "compared_bits": _COMPARED, **_IMPACT_BITS}
+        self._run("name_change_kinds", **bits)
+        kinds = dict(self._rows("count_change_kinds"))
+        kinds.pop(None, None)
+        if kinds.pop("redated", 0):
+            self._run_dated("date_new_versions", "redated_versions")
+        return kinds
 
     def _fold_absent(self, manifest: Manifest, visible: VisibleScope, outcome: Outcome) -> bool:
         """Make events missing; return whether the batch is not doubted."""
@@ -440,6 +449,10 @@ class Fold:
 
     def _run(self, name: str, **values: Any) -> None:
         self.connection.execute(parse(_SQL[name]), values)
+
+    def _run_dated(self, name: str, rows: str, **values: Any) -> None:
+        dated = _SQL.fill("dated", rows=_SQL[rows])
+        self.connection.execute(parse(_SQL.fill(name, dated=dated)), values)
 
     def _replace_versions(self, rows: str, **stamp: Any) -> None:
         """End the current versions of events, and take the next ones."""

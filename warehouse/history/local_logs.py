@@ -22,13 +22,13 @@ class LocalLogs:
 
     def load(self, file: NextFile) -> None:
         """Replace the tables that are made from the logs, if these changed."""
-        if file.read_facts().get(FACT) == self.fingerprint:
+        if file.facts.get(FACT) == self.fingerprint:
             return
         for table, paths in self.files.items():
             file.run("empty_log", {"table": table})
             if paths:
                 file.run(f"insert_{table}", files=paths)
-        file.note_facts({FACT: self.fingerprint})
+        file.note_fact(FACT, self.fingerprint)
 
 
 def find_local_logs(state: Path) -> LocalLogs:

@@ -49,7 +49,7 @@ from warehouse.home import Home
 from warehouse.landing.batches import parse_feed
 from warehouse.landing.landing import repair_landing, restore_intact_batches
 from warehouse.schema import ddl
-from warehouse.schema.tables import TABLES
+from warehouse.schema.tables import BATCHES
 
 _OF_ONE_THREAD: Final = 64 << 20
 """Bytes of the batches, and of the file, up to which a merge uses one thread."""
@@ -61,7 +61,7 @@ ABANDONED_S = 3600.0
 
 @dataclass(slots=True)
 class MergeReport:
-    """The result of a merge. `rows` has the number of rows of each table; sizes are in bytes."""
+    """The result of a merge."""
 
     outcomes: list[Outcome] = field(default_factory=list)
     refolded: dict[date, tuple[int, int]] = field(default_factory=dict)
@@ -74,8 +74,6 @@ class MergeReport:
     """Why the warehouse was rebuilt from landing; None if it was not."""
     is_published: bool = False
     """Whether a new file was published; False if nothing was new."""
-    rows: dict[str, int] = field(default_factory=dict)
-    bytes: int = 0
     partitions: int = 0
     """Parquet partitions that were written or removed."""
     waited: bool = False
@@ -223,7 +221,6 @@ class MergeRun:
                     raise
         if home.warehouse.exists():
             self._keep_checkpoints()
-            report.bytes = home.warehouse.stat().st_size
             report.partitions = self._write_partitions(with_events)
             progress.phase("clear markers")
         merged = {*self._plan.merged, *self._outcomes}
@@ -261,10 +258,9 @@ class MergeRun:
             _complete(self._home, plan, file, monotonic() - began)
             report.refolded = continue_feed(self._home, plan, file, report.days)
             report.lost = _find_lost(plan, report.quarantined)
-            report.rows = dict(file.connection.execute(ddl.count_rows(TABLES)).fetchall())
-            if report.rows["event_versions"] >= _INDEXED:
+            batch_ids = None if plan.base is None else [each.batch_id for each in plan.manifests]
+            if check(file, batch_ids) >= _INDEXED:
                 file.run("make_index")
-            check(file, None if plan.base is None else [each.batch_id for each in plan.manifests])
             progress.phase("publish")
             file.publish()
             report.is_published = True
@@ -328,9 +324,11 @@ class MergeRun:
                 outcome = before.joined_with(outcome)
                 file.run("forget_batch", batch_id=batch_id)
                 file.run("forget_record", batch_id=batch_id)
-            record = msgspec.json.encode(outcome.record()).decode()
-            file.run("insert_record", batch_id=batch_id, released=released, record=record)
-            file.run("insert_batch", record=record)
+            record = outcome.record()
+            text = msgspec.json.encode(record).decode()
+            file.run("insert_record", batch_id=batch_id, released=released, record=text)
+            row = record | record["scope"]
+            file.run("insert_batch", row={name: row[name] for name in BATCHES.names[1:]})
         self._outcomes[batch_id] = outcome
 
     def _drop_damaged_base(self) -> bool:
@@ -422,8 +420,8 @@ def _complete(home: Home, plan: MergePlan, file: NextFile, seconds: float) -> No
     _show_state(file, plan.first_day)
     with file.transaction():
         find_local_logs(home.state).load(file)
-        before = 0.0 if plan.base is None else float(file.read_facts().get(SECONDS_FACT, 0))
-        file.note_facts({SECONDS_FACT: f"{before + seconds:.3f}"})
+        before = 0.0 if plan.base is None else float(file.facts.get(SECONDS_FACT, 0))
+        file.note_fact(SECONDS_FACT, f"{before + seconds:.3f}")
 
 
 def _find_lost(plan: MergePlan, quarantined: Iterable[Outcome]) -> dict[str, str]:
@@ -440,19 +438,21 @@ def _find_lost(plan: MergePlan, quarantined: Iterable[Outcome]) -> dict[str, str
     }
 
 
-def check(file: NextFile, batch_ids: list[str] | None) -> None:
-    """Check the counts and the versions of all events, or of events that some batches changed."""
+def check(file: NextFile, batch_ids: list[str] | None) -> int:
+    """Check the versions of all events, or of events that some batches changed; return how many
+    versions there are."""
     if wrong := file.rows("check_versions", batches=batch_ids):
-        names = ("event_id", "rows", "version", "versions", "first", "last", "current")
+        names = ("event_id", "versions", "first", "last", "current")
         rows = (zip(names, row, strict=True) for row in wrong)
         events = "; ".join(", ".join(f"{name} {value}" for name, value in row) for row in rows)
-        raise _disagreement(f"events and their versions disagree: {events}")
+        raise _disagreement(f"the versions of events disagree: {events}")
     if wrong := file.rows("check_absences"):
         events = ", ".join(str(event_id) for (event_id,) in wrong)
         raise _disagreement(f"the logged absences of {events} do not end with its `missing_since`")
     ((versions, of_days),) = file.rows("check_counts")
     if versions != of_days:
         raise _disagreement(f"there are {versions} versions, expected {of_days}")
+    return int(versions)
 
 
 def _disagreement(message: str) -> WarehouseError:

@@ -230,6 +230,7 @@ class NextFile:
             connection.execute(ddl.attach(self.path, "warehouse", read_only=False))
             set_search_path(connection)
             connection.execute(_SQL["define_macros"])
+            self.facts = dict(_rows(connection, "read_facts"))
         except BaseException:
             connection.close()
             raise
@@ -249,14 +250,10 @@ class NextFile:
     ) -> list[tuple[Any, ...]]:
         return self.connection.execute(parse(_SQL.fill(statement, **parts)), values).fetchall()
 
-    def read_facts(self) -> dict[str, str]:
-        return dict(self.rows("read_facts"))
-
-    def note_facts(self, facts: Mapping[str, str]) -> None:
-        """Write facts; they replace facts of the same names."""
-        for name, value in facts.items():
-            self.run("forget_fact", name=name)
-            self.run("note_fact", name=name, value=value)
+    def note_fact(self, name: str, value: str) -> None:
+        """Write a fact; it replaces the fact of the same name."""
+        self.run("note_fact", name=name, value=value)
+        self.facts[name] = value
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -266,14 +263,14 @@ class NextFile:
         self.connection.execute("COMMIT")
 
     def declare_views(self) -> None:
-        if self.read_facts().get(VIEWS_FACT) == hash_views():
+        if self.facts.get(VIEWS_FACT) == hash_views():
             return
         with self.transaction():
             for kind, schema, name in self.rows("list_views_and_macros"):
                 self.connection.execute(ddl.drop(kind, schema, name))
             for text in ddl.create_views():
                 self.connection.execute(text)
-            self.note_facts({VIEWS_FACT: hash_views()})
+            self.note_fact(VIEWS_FACT, hash_views())
 
     def checkpoint(self) -> None:
         """Write all committed data to the file, so that it needs no `.wal`."""

@@ -24,7 +24,7 @@ from warehouse.schema.columns import BIT, GROUPS, WIRE
 _SQL = Statements(__package__, GROUPS)
 
 WHITE: Final = " \t\n\r\v\f"
-_FILES: Final = ("clean", "instant", "set", "json_texts", "list", "expected")
+_FILES: Final = ("clean", "instant", "set", "json_texts", "list")
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 _ESCAPE: Final = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
 _STRUCTURE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')

@@ -68,13 +68,6 @@ def create_macro(name: str) -> str:
     return _SQL[f"macro_{name.removeprefix(INTERNAL_SCHEMA + '.')}"]
 
 
-def count_rows(tables: Sequence[Table]) -> str:
-    """Return the query for the number of rows of each table: a row with its name and number."""
-    return " UNION ALL ".join(
-        "SELECT " + quoted_text(table.name) + ", count(*) FROM " + _name(table) for table in tables
-    )
-
-
 def count_and_hash(table: Table, columns: Sequence[str]) -> str:
     """Return the query for the number of rows and the sum of their hashes: one row."""
     rows = "SELECT count(*), coalesce(sum(hash(" + column_list(columns) + ")), 0)::VARCHAR"

@@ -30,7 +30,6 @@ from warehouse.schema.columns import (
     FEED,
     IMPACT,
     IS_ESTIMATED,
-    LAST_SEEN_AT,
     LATEST,
     MISSING_SINCE,
     OBSERVED_AT,
@@ -297,10 +296,6 @@ _BEFORE_AND_AFTER: Final = (
         "changed fields.",
     ),
 )
-_EXACT: Final = (
-    *(EVENT_ID, TITLE, _COINS, DISPLAYED_DATE_FULL, DATE_EXACT, DATE_PRECISION),
-    *(EARLIEST, LATEST),
-)
 CHANGES: Final = Table(
     "changes",
     "one row per observed version and kind of change",
@@ -313,60 +308,13 @@ CHANGES: Final = Table(
         *(*_BEFORE_AND_AFTER, IMPACT, _BAND),
     ),
 )
-MISSING_EVENTS: Final = Table(
-    "missing_events",
-    "one row per event that is missing from complete pulls",
-    ("event_id",),
-    (*_EXACT, MISSING_SINCE, LAST_SEEN_AT, IMPACT, _BAND),
-)
 TODAY: Final = Table(
     "today",
     "one row per scheduled event with an exact date that takes place on the current UTC day",
     ("event_id",),
-    (*_EXACT, IMPACT, _BAND),
-)
-UNDER_WAY: Final = Table(
-    "under_way",
-    "one row per scheduled event with an exact date that has begun and is not over",
-    ("event_id",),
-    (*_EXACT, IMPACT, _BAND),
-)
-CLUSTERS: Final = Table(
-    "clusters",
-    "one row per coin and UTC day with two or more upcoming events",
-    ("coin", "day"),
     (
-        *(COIN, SYMBOL, COIN_NAME),
-        Column("day", "DATE", "The day.", "UTC day"),
-        count("events", "Events that begin on the day."),
-        Column("sum_impact", "DOUBLE", "Sum of the known scores.", "0 to 10 each"),
-        Column("max_impact", "DOUBLE", "Highest known score.", "0 to 10"),
-        Column("event_ids", TEXTS, "Event identifiers, sorted."),
-    ),
-)
-SCORE_HISTORY: Final = Table(
-    "score_history",
-    "one row per observed version that set or changed the score or band",
-    ("event_id", "version"),
-    (
-        *(EVENT_ID, TITLE),
-        Column("version", "INTEGER", "Version with the new score."),
-        Column("old_impact", "DOUBLE", "Score before, or NULL.", "0 to 10"),
-        IMPACT,
-        text("old_impact_band", "Band before, or NULL."),
-        _BAND,
-        timestamp("known_from", "Time at which the score became known."),
-        timestamp(
-            "known_to",
-            "Time at which the next score became known, exclusive; NULL for the current one.",
-        ),
-        Column(
-            "days_before",
-            "DOUBLE",
-            "Days from known_from to the date known then; whole UTC days if the date is a day, "
-            "NULL unless exact.",
-            "days",
-        ),
+        *(EVENT_ID, TITLE, _COINS, DISPLAYED_DATE_FULL, DATE_EXACT, DATE_PRECISION),
+        *(EARLIEST, LATEST, IMPACT, _BAND),
     ),
 )
 DETECTION_LATENCY: Final = Table(
@@ -392,7 +340,7 @@ DETECTION_LATENCY: Final = Table(
 VIEWS: Final = (
     EVENT_CLAIMS,
     *(UPCOMING_EVENTS, RESCHEDULES, CATEGORY_STATS, CANCELLATION_STATS),
-    *(CHANGES, MISSING_EVENTS, TODAY, UNDER_WAY, CLUSTERS, SCORE_HISTORY, DETECTION_LATENCY),
+    *(CHANGES, TODAY, DETECTION_LATENCY),
 )
 """In the order in which they are made: a view may use earlier ones."""
 

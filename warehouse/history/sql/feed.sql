@@ -53,7 +53,7 @@ DELETE FROM state.removed_versions;
 INSERT INTO state.removed_versions
 SELECT event_id, known_from, published_seq
 FROM versions_before
-ANTI JOIN event_versions USING (published_seq)
+ANTI JOIN versions USING (published_seq)
 UNION ALL
 FROM removed_before;
 
@@ -64,10 +64,10 @@ SELECT
     event_id, version,
     row_number() OVER (ORDER BY known_from, event_id, version) + greatest(
         0,
-        (SELECT max(published_seq) FROM event_versions),
+        (SELECT max(published_seq) FROM versions),
         (SELECT max(published_seq) FROM state.removed_versions)
     ) AS published_seq
-FROM event_versions
+FROM versions
 WHERE published_seq IS NULL;
 
 -- name: take_places

@@ -43,21 +43,9 @@ INSERT INTO state.batch_records VALUES ($batch_id, $released, $record);
 
 -- name: insert_batch
 -- The account of a batch as a row. Grain: batch. Once for each.
+-- Parameters: $row, with the columns but observed_date.
 INSERT INTO batches BY NAME
-SELECT observed_at::DATE AS observed_date, * EXCLUDE (scope), unnest(scope)
-FROM (SELECT unnest(from_json($record, '{
-    "batch_id": "VARCHAR", "feed": "VARCHAR", "status": "VARCHAR", "why": "VARCHAR",
-    "flagged": "VARCHAR", "arrived": "BIGINT", "good": "BIGINT", "rejected": "BIGINT",
-    "duplicates": "BIGINT", "ignored": "BIGINT", "stale": "BIGINT", "versions": "BIGINT",
-    "observed_at": "TIMESTAMPTZ", "content_at": "TIMESTAMPTZ", "landed_at": "TIMESTAMPTZ",
-    "source": "VARCHAR", "plan": "VARCHAR", "complete": "BOOLEAN", "why_incomplete": "VARCHAR",
-    "attested": "BOOLEAN", "date_doubt": "VARCHAR",
-    "requests": "BIGINT", "rows_claimed": "BIGINT", "bytes": "BIGINT",
-    "scope": {
-        "lower": "TIMESTAMPTZ", "upper": "TIMESTAMPTZ", "since": "TIMESTAMPTZ",
-        "coins": ["VARCHAR"], "categories": ["VARCHAR"], "event_id": "VARCHAR"
-    }
-}')));
+SELECT observed_at::TIMESTAMPTZ::DATE AS observed_date, * FROM (SELECT unnest($row));
 
 -- name: insert_rejects
 -- The rejected rows of a batch. Grain: row of the batch. Once for each batch.
@@ -159,66 +147,39 @@ INSERT INTO _almanac.facts VALUES ('publication', $publication), ('published_at'
 
 -- name: check_versions
 -- Events that break a rule: versions are numbered without gap or repetition from 1 on, begin before
--- they end, and one is current; the event has the number of the current one. Grain: event, three at
--- most. Parameters: $batches, those whose events are checked; NULL for all.
-WITH checked AS (
-    SELECT DISTINCT event_id
-    FROM event_versions
-    WHERE $batches IS NULL OR batch_id IN (SELECT unnest($batches::VARCHAR[]))
-)
+-- they end, and the last one is current. Grain: event, three at most. Parameters: $batches, those whose
+-- events are checked; NULL for all.
 SELECT
-    coalesce(e.event_id, v.event_id) AS event_id,
-    e.rows AS events,
-    e.version AS version,
-    v.rows AS versions,
-    v.first AS first_version,
-    v.last AS last_version,
-    v.current AS current_versions
-FROM (
-    SELECT event_id, count(*) AS rows, max(version) AS version
-    FROM events
-    WHERE $batches IS NULL OR event_id IN (FROM checked)
-    GROUP BY event_id
-) AS e
-FULL JOIN (
-    SELECT
-        event_id,
-        count(*) AS rows,
-        min(version) AS first,
-        max(version) AS last,
-        count(*) FILTER (known_to IS NULL) AS current,
-        count(*) FILTER (known_to < known_from) AS reversed
-    FROM event_versions
-    WHERE event_id IN (FROM checked)
-    GROUP BY event_id
-) AS v ON v.event_id = e.event_id
-WHERE e.rows IS DISTINCT FROM 1
-    OR e.version IS DISTINCT FROM v.last
-    OR v.first <> 1
-    OR v.rows <> v.last
-    OR v.current <> 1
-    OR v.reversed > 0
-ORDER BY 1
+    event_id, count(*) AS versions, min(version) AS first_version, max(version) AS last_version,
+    list(version) FILTER (known_to IS NULL) AS current_versions
+FROM versions
+WHERE $batches IS NULL
+    OR event_id IN (SELECT event_id FROM versions WHERE batch_id IN (SELECT unnest($batches::VARCHAR[])))
+GROUP BY event_id
+HAVING first_version <> 1
+    OR versions <> last_version
+    OR current_versions IS DISTINCT FROM [last_version]
+    OR bool_or(known_to < known_from)
+ORDER BY event_id
 LIMIT 3;
 
 -- name: check_absences
 -- Events whose last change of `missing_since` is not that of the event. Grain: event, three at most.
-SELECT coalesce(e.event_id, a.event_id) AS event_id
-FROM (SELECT event_id, missing_since FROM events WHERE missing_since IS NOT NULL) AS e
+SELECT coalesce(c.event_id, a.event_id) AS event_id
+FROM (SELECT event_id, missing_since FROM current_versions WHERE missing_since IS NOT NULL) AS c
 FULL JOIN (
-    SELECT event_id, last(missing_since ORDER BY changed_at) AS missing_since
+    SELECT event_id, arg_max_null(missing_since, changed_at) AS missing_since
     FROM event_absences
     GROUP BY event_id
-    HAVING last(missing_since ORDER BY changed_at) IS NOT NULL
-) AS a ON a.event_id = e.event_id
-WHERE a.missing_since IS DISTINCT FROM e.missing_since
+) AS a ON a.event_id = c.event_id
+WHERE a.missing_since IS DISTINCT FROM c.missing_since
 ORDER BY 1
 LIMIT 3;
 
 -- name: check_counts
 -- How many versions there are, and how many there should be. Grain: one row.
 SELECT
-    (SELECT count(*) FROM event_versions),
+    (SELECT count(*) FROM versions),
     (SELECT coalesce(sum(versions), 0) FROM state.days);
 
 -- name: count_differences

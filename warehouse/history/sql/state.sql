@@ -3,7 +3,7 @@
 --
 --     create_state      once for each file, after the tables of `main`
 --     define_macros     once for each connection
---     read_facts → (batches are folded) → forget_fact → note_fact
+--     read_facts → (batches are folded) → note_fact
 
 -- name: create_state
 -- Internal tables of the fold. Grain: one row per event, ended version, cancellation, coin, batch, day
@@ -63,9 +63,14 @@ CREATE TABLE state.removed_versions (
 CREATE TABLE state.facts (name VARCHAR, value VARCHAR);
 
 -- name: define_macros
--- Whether a bitmask has the bit of a field; and an instant from the service if it can be believed: one
+-- The versions of the file, with few columns: planning the view of all takes longer. Whether a bitmask has the bit of a field; and an instant from the service if it can be believed: one
 -- more than a day after the observation is unknown, else a single wrong year would be newer than all
 -- later content.
+CREATE OR REPLACE TEMP VIEW versions AS
+SELECT event_id, version, known_from, NULL::TIMESTAMPTZ AS known_to, batch_id, published_seq
+FROM state.current_versions
+UNION ALL
+SELECT event_id, version, known_from, known_to, batch_id, published_seq FROM state.ended_versions;
 CREATE OR REPLACE TEMP MACRO has(fields, field_bit) AS fields & field_bit <> 0;
 CREATE OR REPLACE TEMP MACRO believed(instant, observed_at) AS
     if(instant <= observed_at + INTERVAL 1 DAY, instant, NULL);
@@ -74,13 +79,13 @@ CREATE OR REPLACE TEMP MACRO believed(instant, observed_at) AS
 -- The facts of a file. Grain: one row per fact.
 SELECT name, value FROM state.facts;
 
--- name: forget_fact
--- Remove a fact. Run twice: the same.
-DELETE FROM state.facts WHERE name = $name;
-
 -- name: note_fact
--- Add a fact, in place of the one that forget_fact removed.
-INSERT INTO state.facts VALUES ($name, $value);
+-- Add a fact, or replace the one of that name. Run twice: the same.
+MERGE INTO state.facts AS f
+USING (SELECT $name::VARCHAR AS name, $value::VARCHAR AS value) AS n
+ON f.name = n.name
+WHEN MATCHED THEN UPDATE SET value = n.value
+WHEN NOT MATCHED THEN INSERT (name, value) VALUES (n.name, n.value);
 
 -- name: read_publication
 -- The id of the publication, and when it was written. Grain: one row per fact.

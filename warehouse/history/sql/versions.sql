@@ -1,12 +1,13 @@
 -- From verdicts to versions. All comparisons are made before the state changes:
 --
---     new            find_creations → add_first_versions → count_first_versions
---     differs        find_differences → name_change_kinds
+--     new            find_creations → first_sightings → dated → add_first_versions
+--                    → count_first_versions
+--     differs        find_differences → name_change_kinds → count_change_kinds
+--                    → redated_versions → dated → date_new_versions   (if a date is new)
 --     any but new    find_found → log_absences   (if a row ends an absence)
 --     unchanged      touch_unchanged
 --     any but new    end_absences      (if a row ends an absence)
---     differs        forget_scores → end_versions → take_versions → count_change_kinds
---                    → mark_versioned
+--     differs        forget_scores → end_versions → take_versions → mark_versioned
 --     same, differs  touch_seen        (if a row made no version)
 --     any            note_cancellations
 --
@@ -25,31 +26,59 @@ JOIN watched_spans AS v
 WHERE (v.coins IS NULL OR list_has_any(v.coins, w.coins))
   AND (v.categories IS NULL OR list_has_any(v.categories, w.categories));
 
--- name: stated_earliest
--- Each step of the dating is in a subquery of its own: a macro copies its arguments wherever it uses
--- them, and planning the copies takes longer than all else.
-_almanac.earliest(date, stated_precision, is_estimated) AS stated_earliest
+-- name: dated
+-- Rows with the time at which their events take place. Grain: that of the rows. Reads only.
+-- Each step is in a subquery of its own: a macro copies its arguments wherever it uses them, and
+-- planning the copies takes longer than all else. Placeholders: rows.
+SELECT
+    * EXCLUDE (period, stated_precision, stated_earliest),
+    _almanac.latest(date, date_end, date_precision, earliest) AS latest,
+    _almanac.displayed_date_full(displayed_date, date, date_end, date_precision, earliest) AS displayed_date_full,
+    _almanac.date_doubt(period, displayed_date, date, stated_precision) AS date_doubt
+FROM (
+    SELECT
+        *, coalesce(period.exactness, stated_precision) AS date_precision,
+        coalesce(period.first, stated_earliest) AS earliest
+    FROM (
+        SELECT *, _almanac.agreed_period(displayed_date, date, date_end, stated_precision, stated_earliest) AS period
+        FROM (
+            SELECT *, _almanac.earliest(date, stated_precision, is_estimated) AS stated_earliest
+            FROM (
+                SELECT *, _almanac.date_precision(date, date_type, is_estimated) AS stated_precision
+                FROM ({rows})
+            )
+        )
+    )
+)
 
--- name: agreed_period
-_almanac.agreed_period(displayed_date, date, date_end, stated_precision, stated_earliest) AS period
-
--- name: agreed_dating
-coalesce(period.exactness, stated_precision) AS date_precision,
-    coalesce(period.first, stated_earliest) AS earliest
+-- name: first_sightings
+-- The rows that show an event for the first time, and the cancellation that waits for it. Grain: event.
+-- A waiting cancellation applies if it is not older; if the sighting itself is cancelled, only if it is
+-- newer. Reads only.
+SELECT
+    w.*, m.unknown_fields, n.event_id IS NOT NULL AS is_created, k AS waiting,
+    coalesce(
+        k.content_at > w.content_at OR (k.content_at = w.content_at AND w.status = 'scheduled'), false
+    ) AS is_cancelled_before
+FROM incoming AS w
+JOIN classified AS j ON j.event_id = w.event_id AND j.verdict = 'new'
+JOIN (
+    SELECT shown, _almanac.unknown_fields(shown) AS unknown_fields
+    FROM (SELECT DISTINCT shown FROM incoming)
+) AS m ON m.shown = w.shown
+LEFT JOIN cancellations_waiting AS k ON k.event_id = w.event_id
+LEFT JOIN created AS n ON n.event_id = w.event_id
 
 -- name: add_first_versions
--- First sightings. Grain: event. Once per observation.
--- A waiting cancellation applies if it is not older; if the sighting itself is cancelled, only if it is
--- newer. In one statement, so that a million wide rows are not written twice.
+-- First sightings. Grain: event. Once per observation. In one statement, so that a million wide rows
+-- are not written twice. Placeholders: dated, of first_sightings.
 INSERT INTO current_versions BY NAME
 SELECT
     event_id,
     {each fields: @name},
     if(is_cancelled_before, 'cancelled', status) AS status,
     if(is_cancelled_before, waiting.cancelled_at, cancelled_at) AS cancelled_at,
-    date_precision, earliest, _almanac.latest(date, date_end, date_precision, earliest) AS latest,
-    _almanac.displayed_date_full(displayed_date, date, date_end, date_precision, earliest) AS displayed_date_full,
-    _almanac.date_doubt(period, displayed_date, date, stated_precision) AS date_doubt,
+    {each dating: @name},
     extra, observed_at AS first_seen_at, 1 AS version, observed_at AS known_from,
     list_concat([if(is_created, 'created', 'revealed')],
                 if(is_cancelled_before OR status = 'cancelled', ['cancelled'], [])) AS change_kinds,
@@ -61,31 +90,13 @@ SELECT
     observed_at AS accepted_at, observed_at AS last_seen_at,
     if(is_cancelled_before, NULL, content_hash) AS content_hash,
     if(is_cancelled_before, NULL, row_hash) AS row_hash
-FROM (SELECT *, {agreed_dating} FROM (
-    SELECT *, {agreed_period} FROM (SELECT *, {stated_earliest} FROM (
-    SELECT
-        w.*, m.unknown_fields, n.event_id IS NOT NULL AS is_created, k AS waiting,
-        coalesce(
-            k.content_at > w.content_at
-                OR (k.content_at = w.content_at AND w.status = 'scheduled'),
-            false
-        ) AS is_cancelled_before,
-        _almanac.date_precision(w.date, w.date_type, w.is_estimated) AS stated_precision
-    FROM incoming AS w
-    JOIN classified AS j ON j.event_id = w.event_id AND j.verdict = 'new'
-    JOIN (
-        SELECT shown, _almanac.unknown_fields(shown) AS unknown_fields
-        FROM (SELECT DISTINCT shown FROM incoming)
-    ) AS m ON m.shown = w.shown
-    LEFT JOIN cancellations_waiting AS k ON k.event_id = w.event_id
-    LEFT JOIN created AS n ON n.event_id = w.event_id
-))));
+FROM ({dated});
 
 -- name: find_differences
--- Differences between the rows of an observation and the state. Grain: event.
+-- Differences between the rows of an observation and the state. Grain: event. Reads only.
 -- A field that the row does not show keeps its value. A band that contradicts the known score makes
--- the score unknown.
-CREATE OR REPLACE TEMP TABLE changed_events AS
+-- the score unknown. `judged` are the fields that are known on both sides, and the score if only its
+-- band is; `differs` has all fields in the order of their bits.
 SELECT
     w.event_id, w.observed_at, w.content_at, w.shown, w.content_hash, w.row_hash, j.current_row,
     c.first_seen_at, c.version + 1 AS version, greatest(c.content_at, w.content_at) AS newest_content_at,
@@ -96,53 +107,44 @@ SELECT
         WHEN w.shown = 0 THEN c.updated_at
         ELSE believed(c.updated_at, c.accepted_at)
     END AS newest_updated_at,
+    has(w.shown, $impact_band_bit) AND NOT has(w.shown, $impact_bit) AS is_band,
+    w.impact_band IS DISTINCT FROM c.impact_band AS has_other_band,
     {each fields before impact:
         if(has(w.shown, @bit), w.@name, c.@name) AS @name},
     CASE
         WHEN has(w.shown, $impact_bit) THEN w.impact
-        WHEN has(w.shown, $impact_band_bit) AND w.impact_band IS DISTINCT FROM c.impact_band THEN NULL
-        ELSE c.impact
+        WHEN NOT (is_band AND has_other_band) THEN c.impact
     END AS impact,
     {each fields after impact:
         if(has(w.shown, @bit), w.@name, c.@name) AS @name},
-    CASE
-        WHEN has(w.shown, $impact_band_bit) AND NOT has(w.shown, $impact_bit)
-             AND w.impact_band IS DISTINCT FROM c.impact_band
-            THEN (c.known | w.shown) & ~$impact_bit
-        ELSE c.known | w.shown
-    END AS known,
+    if(is_band AND has_other_band, (c.known | w.shown) & ~$impact_bit, c.known | w.shown) AS known,
     coalesce(w.extra, c.extra) AS extra,
     w.status, w.cancelled_at,
     c.status AS old_status, c.cancelled_at AS old_cancelled_at,
-    list_filter([
-        {each compared before impact:
-            if(has(w.shown & c.known, @bit) AND w.@name IS DISTINCT FROM c.@name, '@name', NULL)},
-        CASE
-            WHEN has(w.shown & c.known, $impact_bit) AND w.impact IS DISTINCT FROM c.impact
-                THEN 'impact'
-            WHEN has(w.shown & c.known, $impact_band_bit) AND has(c.known & ~w.shown, $impact_bit)
-                 AND w.impact_band IS DISTINCT FROM c.impact_band THEN 'impact'
-        END,
-        {each compared after impact:
-            if(has(w.shown & c.known, @bit) AND w.@name IS DISTINCT FROM c.@name, '@name', NULL)}
-    ], lambda name: name IS NOT NULL) AS changed,
-    list_filter([
-        {each compared: if(has(w.shown & ~c.known, @bit), '@name', NULL)}
-    ], lambda name: name IS NOT NULL) AS revealed
+    {each dating: c.@name},
+    [
+        {each fields before impact: w.@name IS DISTINCT FROM c.@name},
+        if(is_band, has_other_band, w.impact IS DISTINCT FROM c.impact),
+        {each fields after impact: w.@name IS DISTINCT FROM c.@name}
+    ] AS differs,
+    (w.shown & c.known & $compared_bits)
+        | if(is_band AND has(c.known, $impact_band_bit), c.known & $impact_bit, 0) AS judged,
+    list_filter([{each fields: '@name'}], lambda name, place:
+        differs[place] AND has(judged, 1::BIGINT << (place - 1)::INTEGER)) AS changed,
+    _almanac.unknown_fields(~(w.shown & ~c.known & $compared_bits)) AS revealed
 FROM incoming AS w
 JOIN classified AS j ON j.event_id = w.event_id AND j.verdict = 'differs'
-JOIN current_versions AS c ON c.rowid = j.current_row;
+JOIN current_versions AS c ON c.rowid = j.current_row
 
 -- name: name_change_kinds
 -- The change kinds of each difference, in a fixed order. Grain: event.
 -- Changes of a date's text and type belong to a change of the date; alone, they are a revision.
 CREATE OR REPLACE TEMP TABLE new_versions AS
 SELECT
-    * EXCLUDE (old_status, old_cancelled_at, period),
+    * EXCLUDE (old_status, old_cancelled_at, is_band, has_other_band, differs, judged),
     _almanac.unknown_fields(known) AS unknown_fields,
-    date_precision, earliest, _almanac.latest(date, date_end, date_precision, earliest) AS latest,
-    _almanac.displayed_date_full(displayed_date, date, date_end, date_precision, earliest) AS displayed_date_full,
-    _almanac.date_doubt(period, displayed_date, date, stated_precision) AS date_doubt,
+    list_has_any(changed, [{each rescheduled: '@name'}]) AS moved,
+    list_contains(changed, 'is_estimated') AS flipped,
     list_filter([
         if(moved, 'rescheduled', NULL),
         if(flipped AND NOT is_estimated, 'made_exact', NULL),
@@ -160,17 +162,31 @@ SELECT
     list_concat(changed, revealed, list_filter([
         if(status <> old_status, 'status', NULL),
         if(cancelled_at IS DISTINCT FROM old_cancelled_at, 'cancelled_at', NULL)
-    ], lambda name: name IS NOT NULL)) AS changed_fields
-FROM (SELECT *, {agreed_dating} FROM (
-    SELECT *, {agreed_period} FROM (SELECT *, {stated_earliest} FROM (
-    SELECT
-        *,
-        _almanac.date_precision(date, date_type, is_estimated) AS stated_precision,
-        list_has_any(changed, [{each rescheduled: '@name'}]) AS moved,
-        list_contains(changed, 'is_estimated') AS flipped
-    FROM changed_events
-))))
+    ], lambda name: name IS NOT NULL)) AS changed_fields,
+    list_has_any(changed_fields, [
+        {each rescheduled: '@name'}, {each date_text: '@name'}, {each estimate: '@name'}
+    ]) AS is_redated
+FROM ({find_differences})
 WHERE len(change_kinds) > 0;
+
+-- name: count_change_kinds
+-- How many new versions have each kind, `versions` of them in all, and `redated` ones with a new date.
+-- Grain: kind.
+SELECT unnest(list_concat(change_kinds, ['versions', if(is_redated, 'redated', NULL)])) AS kind, count(*)
+FROM new_versions
+GROUP BY kind;
+
+-- name: redated_versions
+-- New versions in which a field is new from which the dating follows. Grain: event. Reads only.
+SELECT * EXCLUDE ({each dating: @name}) FROM new_versions
+WHERE is_redated
+
+-- name: date_new_versions
+-- New versions with another date take place at another time. Grain: event. Run twice: the same.
+-- Placeholders: dated, of redated_versions.
+UPDATE new_versions AS v SET {each dating: @name = d.@name}
+FROM ({dated}) AS d
+WHERE v.event_id = d.event_id;
 
 -- name: find_found
 -- Missing events that were seen again. Grain: event.
@@ -243,12 +259,6 @@ UPDATE current_versions AS c SET
     last_seen_at = v.last_seen_at, content_hash = v.content_hash, row_hash = v.row_hash
 FROM {rows} AS v
 WHERE c.rowid = v.current_row;
-
--- name: count_change_kinds
--- How many new versions have each kind, and `versions` of them in all. Grain: kind.
-SELECT unnest(change_kinds) AS kind, count(*) FROM new_versions GROUP BY kind
-UNION ALL
-SELECT 'versions', count(*) FROM new_versions;
 
 -- name: mark_versioned
 -- Mark the rows that made a version, with which their events were seen. Grain: event. Run twice: the same.

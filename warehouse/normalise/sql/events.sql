@@ -98,37 +98,31 @@ checked AS (
                 THEN (shown | $impact_band_bit) & ~$impact_bit
             ELSE shown | $impact_bit | $impact_band_bit
         END AS shown,
+        -- Why the row can't be read: a field, what was expected, what was given.
         CASE
-            WHEN event_id IS NULL THEN 'id: expected a text, but it is missing'
-            WHEN strlen(event_id) > 200 THEN almanac_expected('id', 'at most 200 bytes', event_id)
+            WHEN event_id IS NULL THEN ['id', 'a text', NULL]
+            WHEN strlen(event_id) > 200 THEN ['id', 'at most 200 bytes', event_id]
             -- A long number, as a spreadsheet saves it: its last digits are lost.
-            WHEN event_id LIKE '%E+__' THEN almanac_expected('id', 'all of its digits', event_id)
+            WHEN event_id LIKE '%E+__' THEN ['id', 'all of its digits', event_id]
             WHEN status = 'cancelled' AND cancelled_at IS NULL
-                THEN almanac_expected('cancelledAt', 'an instant', cancelled_text)
+                THEN ['cancelledAt', 'an instant', cancelled_text]
             WHEN content_text IS NOT NULL AND content_of_row IS NULL
-                THEN almanac_expected('time of the delivery', 'an instant', content_text)
-            WHEN title IS NULL AND shown & $title_bit <> 0
-                THEN 'title: expected a text, but it is missing'
+                THEN ['time of the delivery', 'an instant', content_text]
+            WHEN title IS NULL AND shown & $title_bit <> 0 THEN ['title', 'a text', NULL]
             WHEN date IS NULL
                 AND (date_text IS NOT NULL OR status = 'scheduled' OR shown & $date_bit <> 0)
-                THEN almanac_expected('date', 'an instant of 1900 to 2200', date_text)
-            {each instants except date, last_verified_at: WHEN @name IS NULL AND @name_text IS NOT NULL
-                THEN almanac_expected('@wire', 'an instant of 1900 to 2200', @name_text)}
-            WHEN last_verified_at IS NULL AND last_verified_at_text IS NOT NULL
-                THEN almanac_expected(
-                    'lastVerifiedAt', 'an instant of 1900 to 2200', last_verified_at_text
-                )
+                THEN ['date', 'an instant of 1900 to 2200', date_text]
+            {each instants except date: WHEN @name IS NULL AND @name_text IS NOT NULL
+                THEN ['@wire', 'an instant of 1900 to 2200', @name_text]}
             {each booleans: WHEN @name IS NULL AND @name_text IS NOT NULL
-                THEN almanac_expected('@wire', 'true or false', @name_text)}
+                THEN ['@wire', 'true or false', @name_text]}
             WHEN categories IS NULL AND shown & $categories_bit <> 0
-                THEN 'categories: expected names in the JSON array'
+                THEN ['categories', 'names in the JSON array', 'other values']
             WHEN coins IS NULL AND shown & $coins_bit <> 0
-                THEN 'coins: expected a slug in each coin of the JSON array'
+                THEN ['coins', 'a slug in each coin of the JSON array', 'other values']
             WHEN score IS NULL AND band IS NULL AND coalesce(impact, impact_band) IS NOT NULL
-                THEN almanac_expected(
-                    'impact', 'a number of the scale or a band', coalesce(impact, impact_band)
-                )
-        END AS reason
+                THEN ['impact', 'a number of the scale or a band', coalesce(impact, impact_band)]
+        END AS refusal
     FROM typed
 )
 SELECT
@@ -153,9 +147,10 @@ SELECT
         {each compared: @name}
     ) AS content_hash,
     row_hash,
-    reason,
+    refusal[1] || ': expected ' || refusal[2]
+        || coalesce(', got ''' || left(refusal[3], 80) || '''', ', but it is missing') AS reason,
     CASE
-        WHEN reason IS NOT NULL
+        WHEN refusal IS NOT NULL
             THEN to_json({
                 'id': event_id,
                 {each fields before impact: '@wire': @raw},

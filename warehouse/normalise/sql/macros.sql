@@ -77,10 +77,3 @@ CASE
     WHEN contains(cell, separator) THEN almanac_set(regexp_extract_all(cell, element))
     ELSE [almanac_clean(cell)]
 END
-
--- name: define_expected
--- Grain: a macro that returns the reason for refusing one text, cut to 80 characters.
--- Run twice: the same macro again.
-CREATE OR REPLACE TEMP MACRO almanac_expected(field, expected, given) AS
-    field || ': expected ' || expected
-    || coalesce(', got ''' || left(given, 80) || '''', ', but it is missing')
