@@ -5,9 +5,9 @@ day.
 application/cli/run_command.py shows the summary.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
@@ -153,7 +153,7 @@ def run_days(
     job = _job(settings, service, first_day=min(instant.at for instant in instants).date())
     first: date | None = None
     try:
-        with merge_past_days(home, summary) as merge_until:
+        with PastDaysMerge(home, summary) as merging:
             for number, instant in enumerate(instants):
                 on_instant(number, instant)
                 if service.sandbox is not None:
@@ -162,7 +162,7 @@ def run_days(
                     _pull_feeds(_POLLED, service, summary)
                 else:
                     if number:
-                        merge_until(service.today() - timedelta(days=1))
+                        merging.until(service.today() - timedelta(days=1))
                         service.request_usage()
                     first = first or _find_first_day(home, service, instance)
                     if number < len(instants) - 1:
@@ -181,51 +181,50 @@ def run_days(
     return summary
 
 
-@contextmanager
-def merge_past_days(home: Home, summary: RunSummary) -> Iterator[Callable[[date], None]]:
-    """Yield a function that merges the days until one in a thread, while later ones are pulled.
+class PastDaysMerge:
+    """Merges days in a thread, while later ones are pulled.
 
     The merge in progress at the end of the block is completed. After an error in the block, the
     merged days are reported.
-
-    Raises:
-        RunFailed: a merge failed.
     """
-    wanted = merged = date.min
-    begun: list[Future[None]] = []
 
-    def merge_wanted() -> None:
-        nonlocal merged
-        if (day := wanted) == merged:
+    def __init__(self, home: Home, summary: RunSummary) -> None:
+        self._home, self._summary = home, summary
+        self._wanted = self._merged = date.min
+        self._begun: list[Future[None]] = []
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="merge")
+
+    def __enter__(self) -> "PastDaysMerge":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=kind is not None)
+        if kind is None:
+            self._raise_failure()
+        elif self._merged > date.min:
+            progress.wait(f"The days until {self._merged} are merged and published.")
+
+    def until(self, day: date) -> None:
+        """Begin to merge the days until one. Raises RunFailed: a merge before it failed."""
+        self._wanted = day
+        self._raise_failure()
+        self._begun.append(self._pool.submit(copy_context().run, self._merge))
+
+    def _merge(self) -> None:
+        if (day := self._wanted) == self._merged:
             return
         try:
-            notes = merge(home, with_events=False, last_day=day).notes
+            notes = merge(self._home, with_events=False, last_day=day).notes
         except (WarehouseError, OSError, duckdb.IOException) as error:
             raise RunFailed(f"{day}, merge: {error}") from error
-        merged = day
+        self._merged = day
         for note in notes:
-            summary.note(note)
+            self._summary.note(note)
 
-    def merge_until(day: date) -> None:
-        nonlocal wanted
-        wanted = day
-        raise_failure()
-        begun.append(pool.submit(copy_context().run, merge_wanted))
-
-    def raise_failure() -> None:
-        for each in begun:
+    def _raise_failure(self) -> None:
+        for each in self._begun:
             if each.done():
                 each.result()
-
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="merge") as pool:
-        try:
-            yield merge_until
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            if merged > date.min:
-                progress.wait(f"The days until {merged} are merged and published.")
-            raise
-    raise_failure()
 
 
 def _find_first_day(home: Home, service: OpenedSession, instance: dg.DagsterInstance) -> date:

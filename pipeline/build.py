@@ -21,7 +21,6 @@ from assets.layout import CATALOG_POOL, EVERYTHING_ON, NOTHING_ON, Layout, witho
 from assets.polled import polled_assets
 from assets.published_tables import published_tables
 from pipeline.automation.health import (
-    FIRST_DAY,
     health_asset,
     health_checks,
     health_sensor,
@@ -36,7 +35,6 @@ from resources.credentials import check_base_url
 from resources.limits.ledger import Work
 from resources.service_clock import MAX_SKEW, NOTABLE, ServiceClock, service_time
 from resources.session import NEAR_DAYS, LazySession
-from warehouse.files.documents import read_note
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 
@@ -112,14 +110,10 @@ def make_layout(
 ) -> Layout:
     """Return the layout of a home with its days from the first landed one, and other fields.
 
-    The days from `first_day` on have not been pulled yet. The first day that was shown before
-    anything was landed stays one: another process may have listed it.
+    The days from `first_day` on have not been pulled yet.
     """
-    shown = read_note(home.state_storage, FIRST_DAY, date) or service_now.date()
     given.setdefault("days_ahead", max(0, (service_now - utc_now() + NOTABLE) // timedelta(days=1)))
-    return Layout(
-        first_day=min([first_day, shown, service_now.date(), *home.landing.days()[:1]]), **given
-    )
+    return Layout(first_day=min([first_day, service_now.date(), *home.landing.days()[:1]]), **given)
 
 
 def build_resources(

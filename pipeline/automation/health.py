@@ -12,7 +12,7 @@ without the tag are left to Dagster's run monitoring.
 
 import os
 from collections.abc import Callable, Iterable
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,15 +25,13 @@ from pipeline.health.notices import NotPosted, post_warnings
 from pipeline.health.warnings import WARNINGS, find_warnings
 from pipeline.instance import owner_tags
 from pipeline.settings import Settings
-from warehouse.files.documents import put_note, read_note
+from warehouse.files.documents import put_note
 from warehouse.files.locks import host
 from warehouse.home import Home
 
 HEALTH: Final = "health"
 EVERY_S: Final = 60
 PROCESS_TAG: Final = "almanac/process"
-FIRST_DAY: Final = "first_day.json"
-"""The note of the first day that Dagster showed as a partition before anything was landed."""
 _PARTS: Final = ("dagster/partition", "dagster/asset_partition_range_start")
 Clock = Callable[[], datetime]
 
@@ -94,8 +92,6 @@ def health_sensor(
         now, instance = clock(), find_instance(context)
         failed = fail_dead_runs(instance)
         write_run_note(home, layout, instance, now)
-        if read_note(home.state_storage, FIRST_DAY, date) is None:
-            put_note(home.state_storage, FIRST_DAY, layout.first_day)
         found = find_warnings(settings, home, now)
         reason = f"Warnings: {' '.join(kind for kind in found if found[kind]) or 'none'}."
         if failed:

@@ -12,10 +12,10 @@ import pytest
 from almanac.core.progress import listening
 from almanac.events import KINDS
 from application.daily_run import (
+    PastDaysMerge,
     RunFailed,
     RunSummary,
     RunTime,
-    merge_past_days,
     plan_run_times,
     run_days,
 )
@@ -162,9 +162,9 @@ def test_a_merge_of_past_days_that_fails_ends_the_run(tmp_path: Path) -> None:
     small.home.warehouse.mkdir()
     with (
         pytest.raises(RunFailed, match=f"{day}, merge: .* is a folder"),
-        merge_past_days(small.home, RunSummary()) as merge_until,
+        PastDaysMerge(small.home, RunSummary()) as merging,
     ):
-        merge_until(day)
+        merging.until(day)
 
 
 def test_a_past_day_is_reused_without_a_request(two_days: TwoDayHome) -> None:
