@@ -26,10 +26,8 @@ from assets.layout import (
     step_failure,
 )
 from assets.metadata import (
-    LANDED_COLUMNS,
     Metadata,
     check_days,
-    column_schema,
     evaluate_day,
     log_problems,
     pull_metadata,
@@ -192,7 +190,6 @@ def _landed(layout: Layout, feed: Feed, kind: str, description: str) -> dg.Asset
         code_version=str(FORMAT),
         op_tags={"dagster/priority": str(-LANDED.index(name_asset(feed)))},
         retry_policy=layout.retry_policy,
-        metadata={"dagster/column_schema": column_schema(LANDED_COLUMNS[feed])},
         check_specs=[check] if is_pulled else None,
     )
     def landed(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:

@@ -23,11 +23,9 @@ from assets.layout import (
     without_beta_warnings,
 )
 from assets.metadata import (
-    LANDED_COLUMNS,
     RESUMES_AT,
     Metadata,
     backfill_metadata,
-    column_schema,
     log_problems,
 )
 from catalog.contract.plans import next_month
@@ -83,7 +81,6 @@ def landed_calendar(layout: Layout) -> dg.AssetsDefinition:
         "or if the plan has no export. Fails before it pulls if it takes more requests than "
         "`max_requests`.",
         code_version=str(FORMAT),
-        metadata={"dagster/column_schema": column_schema(LANDED_COLUMNS["events"])},
         **layout.attributes(GROUP, {"json"}),
     )
     with without_beta_warnings():

@@ -1,7 +1,7 @@
-"""The metadata of assets and materialisations in Dagster, with previews of tables.
+"""The metadata of assets and materialisations in Dagster.
 
-Foreign text is shown as text or in tables of Dagster, never as Markdown. Estimated dates are shown
-as `displayed_date_full`, never as dates. No metadata has a secret.
+Foreign text is shown as text or in tables of Dagster, never as Markdown. No metadata has a
+secret.
 """
 
 from collections import Counter
@@ -10,7 +10,6 @@ from datetime import date
 from typing import Any, Final
 
 import dagster as dg
-import duckdb
 
 from almanac.core.statements import Statements
 from almanac.core.text import cut_line, plain_line
@@ -20,43 +19,13 @@ from resources.feed_day import NOT_OBSERVED, WHY_EMPTY
 from resources.session import FeedDay
 from warehouse.batch_problems import BatchProblem, list_landed_problems, list_record_problems
 from warehouse.history.merge import MergeReport
-from warehouse.landing.batches import Feed, Manifest
-from warehouse.schema import tables
-from warehouse.schema.columns import (
-    CONTENT_AT,
-    CONTENT_NAMED,
-    EVENT_ID,
-    FIELDS,
-    FIRST_SEEN_AT,
-    LAST_SEEN_AT,
-    MISSING_SINCE,
-    Column,
-)
-from warehouse.schema.tables import Table
+from warehouse.landing.batches import Manifest
+from warehouse.schema.columns import Column
 
 SQL: Final = Statements(__package__)
 ROWS: Final = 5
 _WIDTH: Final = 48
-_CELL_CHARS_MAX: Final = 1_000
-_LIST_ITEMS_MAX: Final = 50
 _BATCHES_SHOWN: Final = 12
-_EVENT: Final = (EVENT_ID, *FIELDS)
-LANDED_COLUMNS: Final[Mapping[Feed, tuple[Column, ...]]] = {
-    "export": _EVENT,
-    "events": _EVENT,
-    "event": _EVENT,
-    "cancellations": (EVENT_ID, CONTENT_NAMED["cancelled_at"]),
-    "coins": tuple(
-        column
-        for column in tables.COINS.columns
-        if column not in (FIRST_SEEN_AT, LAST_SEEN_AT, MISSING_SINCE, CONTENT_AT)
-    ),
-    "categories": tuple(
-        column for column in tables.CATEGORIES.columns if column.name in ("id", "name")
-    ),
-    "deliveries": _EVENT,
-}
-"""The columns of each feed, as they are named after normalisation."""
 
 
 def column_schema(columns: Iterable[Column]) -> dg.TableSchema:
@@ -76,9 +45,7 @@ def make_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> dg.Meta
 
 
 def _cell(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        value = ", ".join(map(str, value[:_LIST_ITEMS_MAX]))
-    return "" if value is None else cut_line(str(value)[:_CELL_CHARS_MAX], _WIDTH)
+    return "" if value is None else cut_line(str(value), _WIDTH)
 
 
 def list_lines(texts: Iterable[str]) -> str:
@@ -150,7 +117,6 @@ def day_metadata(records: Sequence[Mapping[str, Any]]) -> Metadata:
         "rejected": sum(record["rejected"] for record in records),
         "quarantined": sum(record["status"] == "quarantined" for record in records),
         "batches folded": len(records),
-        "newest batches": _record_table(records),
     }
     metadata |= _problem_metadata(
         [problem for record in records for problem in list_record_problems(record)]
@@ -167,7 +133,7 @@ def merge_metadata(report: MergeReport, day: date | None = None) -> Metadata:
 
     A recomputed year is recorded for each of its days, and a complete list in each would be long.
     """
-    metadata: Metadata = {"seconds": round(report.seconds, 3), "waited for the lock": report.waited}
+    metadata: Metadata = {"seconds": round(report.seconds, 3)}
     shown = [each for each in sorted(report.refolded) if day in (None, each)]
     if shown:
         rows = ((each, *report.refolded[each]) for each in shown)
@@ -228,39 +194,3 @@ def _batch_table(manifests: Sequence[Manifest]) -> dg.MetadataValue[Any]:
         for manifest in manifests[-_BATCHES_SHOWN:]
     )
     return make_table(("batch", "bytes", "complete"), rows)
-
-
-def _record_table(records: Sequence[Mapping[str, Any]]) -> dg.MetadataValue[Any]:
-    columns = ("batch_id", "status", "arrived", "versions", "rejected", "stale")
-    newest = sorted(records, key=lambda record: str(record["observed_at"]), reverse=True)
-    rows = ([record[name] for name in columns] for record in newest[:_BATCHES_SHOWN])
-    return make_table(("batch", "status", "rows", *columns[3:]), rows)
-
-
-_PREVIEW_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
-    "events": ("title", "displayed_date_full", "coins", "status", "version"),
-    "event_versions": ("event_id", "version", "known_from", "known_basis", "change_kinds"),
-    "coins": ("slug", "symbol", "name", "rank", "upcoming_count"),
-    "coin_snapshots": ("observed_date", "coin", "rank", "upcoming_count"),
-    "cancellations": ("event_id", "cancelled_at", "first_seen_at"),
-    "batches": ("batch_id", "feed", "status", "arrived", "versions"),
-    "coverage": ("feed", "lower", "upper", "observed_at", "rows"),
-}
-"""The columns shown of wide tables. Never `date`: an estimated one is a deadline."""
-_NEWEST_BY: Final[Mapping[str, str]] = {
-    "events": "changed_at",
-    "event_versions": "known_from",
-    "cancellations": "first_seen_at",
-    "batches": "observed_at",
-    "coverage": "observed_at",
-}
-
-
-def table_preview(connection: duckdb.DuckDBPyConnection, table: Table) -> dg.MetadataValue[Any]:
-    """Return a few rows of a table, the newest if the table has a time column."""
-    columns = _PREVIEW_COLUMNS.get(table.name, table.names)
-    relation = connection.table(table.name)
-    if table.name in _NEWEST_BY:
-        relation = relation.order(f"{_NEWEST_BY[table.name]} DESC")
-    rows = relation.limit(ROWS).project(", ".join(columns)).fetchall()
-    return make_table(columns, rows)

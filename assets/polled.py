@@ -15,7 +15,7 @@ from pydantic import Field
 
 from almanac.core.errors import WarehouseError
 from assets.layout import CATALOG_POOL, Layout, check_price, max_requests_field, step_failure
-from assets.metadata import LANDED_COLUMNS, column_schema, log_problems, pull_metadata
+from assets.metadata import log_problems, pull_metadata
 from resources.errors import CatalogError, Defer
 from resources.request_log import DeferredPulls
 from resources.scopes import PollWindow, count_pages, near_window
@@ -64,7 +64,6 @@ def polled_assets(layout: Layout) -> dg.AssetsDefinition:
                 layout.key(name),
                 description=description,
                 code_version=str(FORMAT),
-                metadata={"dagster/column_schema": column_schema(LANDED_COLUMNS[feed])},
                 **layout.attributes(GROUP, {"json"}),
             )
             for feed, (name, description) in _FEEDS.items()

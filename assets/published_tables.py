@@ -26,7 +26,6 @@ from assets.metadata import (
     column_schema,
     log_problems,
     merge_metadata,
-    table_preview,
 )
 from warehouse.history.merge import merge
 from warehouse.home import Home
@@ -162,7 +161,6 @@ def table_metadata(
     return {
         "rows": count,
         "dagster/row_count": count,
-        "preview": table_preview(connection, table),
         "file": dg.MetadataValue.path(str(home.warehouse.resolve())),
         "bytes": home.warehouse.stat().st_size,
     }
