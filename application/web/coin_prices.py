@@ -42,7 +42,7 @@ class CoinPrices:
 
 def read_coin_prices(path: Path, reader: Reader) -> CoinPrices:
     """Return the prices of a Parquet or CSV file in a layout of `read_prices`. A column whose name
-    is no coin is left out.
+    is not of a coin is left out.
 
     Raises:
         InvalidArgument: the file can't be read.
