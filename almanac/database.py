@@ -18,6 +18,7 @@ from almanac.core.timestamps import (
     Duration,
     TimestampLike,
     TimeUnit,
+    read_duration,
     read_zone,
     refuse_ambiguous_time,
     to_python_number,
@@ -465,7 +466,8 @@ class Database(EventQueries, Joins):
         counts = Counter(coin for row in events for coin in row["coins"])
         chosen = coin_names.resolve_slugs(self._reader, coins)
         lanes = chosen or [coin for coin, _ in counts.most_common(20)]
-        return plots.draw(partial(plots.draw_calendar, events, lanes, at), path, ax)
+        until = at + read_duration(within, "within")
+        return plots.draw(partial(plots.draw_calendar, events, lanes, at, until), path, ax)
 
     def resolve(self, coin: str | Coin) -> Coin:
         """Return the coin with this slug, ticker, name or pair such as `BTC/USDT`, in any case.

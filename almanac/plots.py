@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from almanac.core.errors import InvalidArgument
+from almanac.core.text import count_noun
 from almanac.user_files import path_to_write
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ _AREAS: Final = {None: 10, "Low": 10, "Mid": 20, "High": 45, "Critical": 90}
 _PRECISIONS: Final = ("instant", "day", "month", "quarter", "year", "deadline")
 _WIDTH: Final = 0.8
 _TITLE_CHARS: Final = 80
+_PATHS_MAX: Final = 1_000
+"""More paths of rows hide each other, and take a minute."""
 
 
 def is_installed() -> bool:
@@ -48,6 +51,9 @@ def draw(draw_on: Callable[["Axes"], object], path: str | Path | None, ax: "Axes
 
         ax = plt.subplots(layout="constrained")[1]
     draw_on(ax)
+    if not ax.has_data():
+        ax.text(0.5, 0.5, "nothing to show", transform=ax.transAxes, ha="center", va="center")
+        ax.set(xticks=[], yticks=[])
     if path is not None:
         target = path_to_write(path)
         figure = ax.get_figure(root=True)
@@ -97,8 +103,12 @@ def draw_study_events(study: Any, paths: Any, ax: "Axes") -> None:
     """Draw the path of each row, faint, and the mean. `paths` are cumulated by row and bar."""
     table = study.table
     bars = [int(table["bar"].iloc[0]) - 1, *map(int, table["bar"])]
-    faint = max(0.02, min(0.5, 20 / max(1, len(paths))))
-    ax.plot(bars, [[0.0] * len(paths), *paths.T], color="gray", linewidth=0.7, alpha=faint)
+    shown = paths[:: -(-len(paths) // _PATHS_MAX)]
+    faint = max(0.05, min(0.5, 20 / len(shown)))
+    ax.plot(bars, [[0.0] * len(shown), *shown.T], color="gray", linewidth=0.7, alpha=faint)
+    if len(shown) < len(paths):
+        note = f"{len(shown):,} of {len(paths):,} paths"
+        ax.text(0.99, 0.01, note, transform=ax.transAxes, ha="right", va="bottom", fontsize="small")
     ax.plot(bars, _from_zero(table["caar"]), linewidth=2, label="mean")
     _label_bars(study, ax)
     ax.legend(loc="upper left", fontsize="small")
@@ -114,8 +124,8 @@ def _label_bars(study: Any, ax: "Axes") -> None:
     ax.set_xlabel(f"bars of {study.settings['bar']} from the event's bar, at their end")
     ax.set_ylabel("cumulated abnormal return")
     ax.set_title(
-        f"{counts['used']:,} rows, {counts['events']:,} events, {counts['days']:,} days, "
-        f"as known {study.settings['lead']} before",
+        f"{count_noun(counts['used'], 'row')}, {count_noun(counts['events'], 'event')}, "
+        f"{count_noun(counts['days'], 'day')}, as known {study.settings['lead']} before",
         fontsize="medium",
     )
 
@@ -150,7 +160,7 @@ def draw_date(versions: Sequence[dict[str, Any]], until: datetime, ax: "Axes") -
         ax.set_ylim(low, high)
         title = versions[-1]["title"]
         ax.set_title(title[:_TITLE_CHARS], fontsize="medium", parse_math=False)
-        ax.legend(loc="upper left", fontsize="small")
+        ax.legend(loc="best", fontsize="small")
     ax.set_xlabel("known at")
     ax.set_ylabel("date of the event")
     ax.tick_params("x", rotation=30)
@@ -179,7 +189,7 @@ def draw_slips(rates: Sequence[dict[str, Any]], title: str, ax: "Axes") -> None:
     ax.set_ylabel("share that slipped")
     ax.set_title(title, fontsize="medium")
     if found:
-        ax.legend(loc="upper left", fontsize="small")
+        ax.legend(loc="best", fontsize="small")
 
 
 def draw_survival(rates: Sequence[dict[str, Any]], title: str, ax: "Axes") -> None:
@@ -201,7 +211,7 @@ def draw_survival(rates: Sequence[dict[str, Any]], title: str, ax: "Axes") -> No
     ax.set_ylabel("share of dates that still stand")
     ax.set_title(title, fontsize="medium")
     if ax.lines:
-        ax.legend(loc="upper left", fontsize="small")
+        ax.legend(loc="best", fontsize="small")
 
 
 def draw_coverage(pulls: Sequence[dict[str, Any]], ax: "Axes") -> None:
@@ -222,11 +232,16 @@ def draw_coverage(pulls: Sequence[dict[str, Any]], ax: "Axes") -> None:
 
 
 def draw_calendar(
-    events: Sequence[dict[str, Any]], coins: Sequence[str], at: datetime, ax: "Axes"
+    events: Sequence[dict[str, Any]],
+    coins: Sequence[str],
+    at: datetime,
+    until: datetime,
+    ax: "Axes",
 ) -> None:
     """Draw upcoming events, a lane per coin: marks by impact, bars for periods and deadlines.
 
-    `at` is the time at which the events were known: a deadline begins there.
+    `at` is the time at which the events were known: a deadline begins there. The axis ends at
+    `until`, since a period may end years later.
     """
     for place, coin in enumerate(coins):
         rows = [row for row in events if coin in row["coins"]]
@@ -234,7 +249,7 @@ def draw_calendar(
         if exact:
             sizes = [_AREAS.get(row["impact_band"], _AREAS[None]) for row in exact]
             dates = [row["date_exact"] for row in exact]
-            ax.scatter(dates, [place] * len(exact), sizes, color="C0", zorder=2)
+            ax.scatter(dates, [place] * len(exact), sizes, color="C0", alpha=0.6, zorder=2)
         starts = [(row["earliest"] or at, row) for row in rows if row["date_exact"] is None]
         if starts:
             spans: Any = [(first, row["latest"] - first) for first, row in starts]
@@ -242,7 +257,7 @@ def draw_calendar(
     ax.set_yticks(range(len(coins)), coins)
     ax.set_ylim(max(0.5, len(coins) - 0.5), -0.5)
     if events:
-        left: Any = at  # A period may have begun before.
-        ax.set_xlim(left=left)
+        bounds: Any = (at, until)  # A period may have begun before.
+        ax.set_xlim(*bounds)
     ax.set_xlabel("date of the event; the area of a mark is its impact")
     ax.tick_params("x", rotation=30)

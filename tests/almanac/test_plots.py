@@ -98,6 +98,7 @@ def test_survival_has_a_line_per_precision_until_its_share_is_unknown(ax: Axes) 
 
 def test_survival_of_events_that_are_too_few_is_empty(db: almanac.Database, ax: Axes) -> None:
     assert not [*db.plot_survival(ax=ax).lines]
+    assert [text.get_text() for text in ax.texts] == ["nothing to show"]
 
 
 def test_coverage_has_a_mark_per_pull_and_a_band_per_gap(db: almanac.Database, ax: Axes) -> None:
@@ -108,6 +109,7 @@ def test_coverage_has_a_mark_per_pull_and_a_band_per_gap(db: almanac.Database, a
 
 def test_the_calendar_has_a_lane_per_coin(db: almanac.Database, ax: Axes) -> None:
     db.plot_calendar("bitcoin", ax=ax)
+    assert ax.get_xlim() == (date2num(NOW), date2num(NOW + 90 * DAY))
     assert [label.get_text() for label in ax.get_yticklabels()] == ["bitcoin"]
     (marks,) = ax.collections
     assert [x for x, _ in marks.get_offsets()] == [date2num(datetime(2026, 3, 9, tzinfo=UTC))]  # type: ignore[union-attr]
@@ -127,7 +129,7 @@ def test_plots_of_nothing_and_of_many_rows_are_drawn(ax: Axes) -> None:
     plots.draw_slips([], "none", ax)
     plots.draw_survival([], "none", ax)
     plots.draw_coverage([], ax)
-    plots.draw_calendar([], [], SEEN, ax)
+    plots.draw_calendar([], [], SEEN, NOW, ax)
     plots.draw_date([], SEEN, ax)
     row = {
         "coins": ["a"],
@@ -136,7 +138,7 @@ def test_plots_of_nothing_and_of_many_rows_are_drawn(ax: Axes) -> None:
         "earliest": SEEN,
         "latest": SEEN,
     }
-    plots.draw_calendar([row] * 50_000, ["a"], SEEN, ax)
+    plots.draw_calendar([row] * 50_000, ["a"], SEEN, NOW, ax)
     assert len(ax.collections[-1].get_offsets()) == 50_000  # type: ignore[arg-type]
 
 
