@@ -1,7 +1,6 @@
 """A merge: when it publishes, from which base it folds, and which checkpoints it keeps."""
 
 import shutil
-import sys
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -9,14 +8,13 @@ import duckdb
 import pytest
 
 from almanac.core.progress import listening
-from tests.crashes.test_bit_rot import flip
 from tests.history.stories.disk import without_syncs
 from tests.history.stories.handmade import HandmadeHome, at, event
 from tests.history.test_rebuilds import assert_as_rebuild, assert_same, tables_of
 from warehouse.files.documents import hash_file
 from warehouse.history import checkpoints
 from warehouse.history.merge import merge
-from warehouse.history.warehouse_file import _empty_file, read_published
+from warehouse.history.warehouse_file import read_published
 
 
 @pytest.fixture(scope="module")
@@ -220,17 +218,3 @@ def test_a_checkpoint_that_lacks_a_batch_of_its_day_is_no_base(five_days: Handma
     list_day(five_days, 6, hour=7)
     assert five_days.merge().days == march(5, 6)
     assert_as_rebuild(five_days.home)
-
-
-def test_the_empty_file_is_kept_and_made_again_if_it_is_damaged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
-    _empty_file.cache_clear()
-    _empty_file()
-    (kept,) = tmp_path.rglob("*.duckdb")
-    flip(kept, place=5000)
-    damaged = kept.read_bytes()
-    for _ in range(2):
-        _empty_file.cache_clear()
-        assert _empty_file() == kept.read_bytes()[32:] != damaged[32:]

@@ -6,7 +6,6 @@ for people to read.
 
 import logging
 import os
-import shutil
 import socket
 import sys
 from collections.abc import Iterator
@@ -62,8 +61,6 @@ def hold_lock(
     gives `wait_s`, if there is one.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_dir():  # Made by hand or by a disk repair; nobody holds it.
-        shutil.rmtree(path)
     with path.open("a+b") as lock:
         waited = _acquire(lock, path, what, wait_s, wait_setting)
         lock.truncate(0)

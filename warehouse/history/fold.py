@@ -325,14 +325,13 @@ class Fold:
     def _mark_absent(self, manifest: Manifest, outcome: Outcome) -> None:
         """Make absent events missing, or withdrawn where there is proof."""
         times = {"observed_at": manifest.observed_at, "content_at": manifest.content_at}
-        missing = self._count("absent")
+        ((missing, withdrawn),) = self._rows("count_absent")
         if not missing:
             return
         outcome.missing += missing
         self._run("find_absence_changes", observed_at=manifest.observed_at)
         self._log_absences(manifest)
         self._run("mark_missing", **times, is_proving_export=_is_proving_export(manifest))
-        withdrawn = self._rows("count_withdrawn")[0][0]
         if withdrawn:
             stamp = {"batch_id": manifest.batch_id, "feed": manifest.feed, "plan": manifest.plan}
             self._run("find_withdrawn", **times)
@@ -465,10 +464,6 @@ class Fold:
 
     def _rows(self, name: str, **values: Any) -> list[tuple[Any, ...]]:
         return self.connection.execute(parse(_SQL[name]), values).fetchall()
-
-    def _count(self, table: str) -> int:
-        (count,) = self.connection.table(table).aggregate("count(*)").fetchall()[0]
-        return int(count)
 
 
 def _is_proving_export(manifest: Manifest) -> bool:

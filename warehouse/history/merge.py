@@ -11,7 +11,7 @@ newest checkpoint before it, or from an empty file. A rebuild is the same merge 
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
@@ -31,8 +31,7 @@ from warehouse.files.storage import Storage
 from warehouse.history import checkpoints
 from warehouse.history.change_feed import continue_feed
 from warehouse.history.fold import Fold
-from warehouse.history.local_logs import find_local_logs
-from warehouse.history.merge_plan import MergePlan, plan_merge
+from warehouse.history.merge_plan import MergePlan, find_local_logs, plan_merge
 from warehouse.history.observations import Observation, Outcome, order_observations
 from warehouse.history.partitions import CHANGES_COLUMNS, write_partitions
 from warehouse.history.warehouse_file import (
@@ -47,7 +46,7 @@ from warehouse.history.warehouse_file import (
 )
 from warehouse.home import Home
 from warehouse.landing.batches import parse_feed
-from warehouse.landing.landing import repair_landing, restore_intact_batches
+from warehouse.landing.landing import restore_intact_batches
 from warehouse.schema import ddl
 from warehouse.schema.tables import BATCHES
 
@@ -123,7 +122,6 @@ class MergeReport:
 def merge(
     home: Home,
     *,
-    clock: Callable[[], float] = monotonic,
     with_events: bool = True,
     refold_from: date | None = None,
     last_day: date = date.max,
@@ -139,24 +137,20 @@ def merge(
         WarehouseError: the new file is wrong, or the published one can't be read; the published
             file is kept.
     """
-    began = clock()
+    began = monotonic()
     with home.merge_lock() as waited:
         run = MergeRun(home, refold_from=refold_from, last_day=last_day)
         report = run.run(with_events=with_events)
-    report.waited, report.seconds = waited, clock() - began
+    report.waited, report.seconds = waited, monotonic() - began
     return report
 
 
-def rebuild(
-    home: Home,
-    *,
-    with_repair: bool = True,
-) -> MergeReport:
+def rebuild(home: Home, *, with_repair: bool = True) -> MergeReport:
     """Rebuild the warehouse from landing alone, without a request.
 
     Readers see the old file until the end. Batches that are damaged in landing are set aside and
-    listed in the report. `with_repair` also rewrites the markers in landing, and stored bodies
-    whose content is intact.
+    listed in the report. `with_repair` uses batches again that were set aside and are intact now,
+    and packs older exports.
     """
     began = monotonic()
     with home.merge_lock() as waited:
@@ -184,9 +178,6 @@ class MergeRun:
         published = _read_before(home, self._connection, is_rebuild=is_rebuild)
         self._packs = with_repair or not is_rebuild
         if with_repair:
-            batches = {} if published is None else published.batches
-            released = [batch_id for batch_id, batch in batches.items() if batch.released]
-            repair_landing(home.landing, released)
             restore_intact_batches(home.landing)
         self._plan_next = partial(
             plan_merge,

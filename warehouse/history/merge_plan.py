@@ -1,19 +1,25 @@
-"""The plan of a merge: which batches are folded, in which order, and into a copy of which file."""
+"""The plan of a merge: which batches are folded, in which order, and into a copy of which file.
+
+Also this machine's logs of requests and of the quota, which a merge makes tables of:
+state/requests/*.jsonl and state/usage.jsonl. A rebuild does not restore them.
+"""
 
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
+from glob import escape
 from pathlib import Path
 from typing import Final
 
 from warehouse.errors import DamagedBatch, LandingError
-from warehouse.history import checkpoints, local_logs
+from warehouse.history import checkpoints
 from warehouse.history.observations import find_first_key
 from warehouse.history.warehouse_file import (
     SECONDS_FACT,
     VIEWS_FACT,
     MergedBatch,
+    NextFile,
     PublishedFile,
     hash_views,
 )
@@ -22,8 +28,42 @@ from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import lost_batch
 
 _log = logging.getLogger(__name__)
+_LOGS: Final = "local_logs"
+"""The key under which the file stores the fingerprint of its logs."""
 _BATCH_S: Final = 0.1
 """The assumed time of one batch, for a file that does not record how long its batches took."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalLogs:
+    """The files of each table, and a fingerprint that changes with them."""
+
+    files: dict[str, list[str]]
+    fingerprint: str
+
+    def load(self, file: NextFile) -> None:
+        """Replace the tables that are made from the logs, if these changed."""
+        if file.facts.get(_LOGS) == self.fingerprint:
+            return
+        for table, paths in self.files.items():
+            file.run("empty_log", {"table": table})
+            if paths:
+                file.run(f"insert_{table}", files=paths)
+        file.note_fact(_LOGS, self.fingerprint)
+
+
+def find_local_logs(state: Path) -> LocalLogs:
+    """Find the logs in a state folder; it may have none."""
+    found = {
+        "requests": sorted(state.glob("requests/*.jsonl")),
+        "usage": sorted(state.glob("usage.jsonl")),
+    }
+    found = {table: [path for path in paths if path.is_file()] for table, paths in found.items()}
+    stats = [(path.name, path.stat()) for paths in found.values() for path in paths]
+    return LocalLogs(
+        {table: [escape(str(path)) for path in paths] for table, paths in found.items()},
+        " ".join(f"{name}:{stat.st_size}:{stat.st_mtime_ns}" for name, stat in stats),
+    )
 
 
 @dataclass(slots=True)
@@ -134,8 +174,7 @@ def _find_fresh(plan: MergePlan, landed: Iterable[str]) -> list[str]:
 def _has_other_facts(home: Home, published: PublishedFile) -> bool:
     """Whether a new file is published without new batches, because the logs or the views
     changed."""
-    fingerprint = local_logs.find_local_logs(home.state).fingerprint
-    current = {local_logs.FACT: fingerprint, VIEWS_FACT: hash_views()}
+    current = {_LOGS: find_local_logs(home.state).fingerprint, VIEWS_FACT: hash_views()}
     return any(published.facts.get(name) != value for name, value in current.items())
 
 

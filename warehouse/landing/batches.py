@@ -95,8 +95,6 @@ class Manifest(Pull, frozen=True, kw_only=True):
     complete: bool
     redacted: int = 0
     """How often `KEY_MARK` occurs in the bytes."""
-    stored_sha256: str | None = None
-    """The sha256 of the compressed file; manifests of format 1 do not have it."""
     format: int = FORMAT
 
     def __post_init__(self) -> None:

@@ -9,8 +9,7 @@
     landing/journal/                 pulls in progress (journal.py)
 
 Older exports are stored as their differences from an earlier one (body_files.py); readers get the
-bytes that were received. Everything else can be rebuilt from landing without a request. A rebuild
-rewrites markers, and bodies whose content is intact (`repair_landing`).
+bytes that were received. Everything else can be rebuilt from landing without a request.
 """
 
 import hashlib
@@ -27,7 +26,7 @@ import zstandard
 
 from warehouse.codecs import OversizedBody
 from warehouse.errors import DamagedBatch, LandingError
-from warehouse.files.documents import BrokenSeal, format_document, hash_file, is_sealed, seal
+from warehouse.files.documents import BrokenSeal, format_document, is_sealed, seal
 from warehouse.files.storage import Storage
 from warehouse.landing import body_files
 from warehouse.landing.batches import (
@@ -40,8 +39,6 @@ from warehouse.landing.batches import (
 from warehouse.landing.journal import Journal
 
 MARKER = b"{}"
-MARKERS = ("pending", "released", "dismissed")
-"""The folders of markers."""
 _DAY = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])", re.ASCII)
 _BATCH_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[a-z]+-[0-9a-f]{12}", re.ASCII)
 _GROUP: Final = 7
@@ -333,8 +330,6 @@ class Landing:
             if not self._has_body(body_files.body_name(sha256)):
                 self.storage.adopt(staged, body_files.body_name(sha256))
         size = sum(page.length for page in pages)
-        path = self.storage.path(body_files.body_name(sha256))
-        stored = None if body_files.find_base(path) else hash_file(path)
         manifest = Manifest(
             batch_id=make_batch_id(pull, sha256),
             **msgspec.structs.asdict(pull),
@@ -343,7 +338,6 @@ class Landing:
             pages=tuple(pages),
             complete=pull.why_incomplete is None,
             redacted=redactions.count,
-            stored_sha256=stored,
         )
         if not self.storage.exists(_manifest_name(manifest.batch_id)):
             # The marker first: a merge would not find a batch without a marker.
@@ -357,25 +351,6 @@ def _manifest_name(batch_id: str) -> str:
     if not _BATCH_ID.fullmatch(batch_id):
         raise LandingError(f"no such batch: {batch_id!r}; `almanac batches list` lists the batches")
     return f"batches/{batch_id[:4]}-{batch_id[4:6]}-{batch_id[6:8]}/{batch_id}.json"
-
-
-def repair_landing(landing: Landing, released: Iterable[str]) -> None:
-    """Rewrite the files that can be rewritten; `released` are the batches known to be trusted.
-
-    Deliveries that wait again were restored since.
-    """
-    for folder in MARKERS:
-        for batch_id in landing.marked(folder):
-            _rewrite_marker(landing, f"{folder}/{batch_id}.json")
-    for batch_id in set(released) - set(landing.marked("pending")):
-        _rewrite_marker(landing, f"released/{batch_id}.json")
-    seen: set[str] = set()
-    for batch_id in landing.batch_ids():
-        with suppress(DamagedBatch, OSError):
-            manifest = landing.manifest(batch_id)
-            if manifest.sha256 not in seen:
-                seen.add(manifest.sha256)
-                _repair_body(landing, manifest)
 
 
 def restore_intact_batches(landing: Landing) -> None:
@@ -403,21 +378,3 @@ def lost_batch(batch_id: str) -> DamagedBatch:
         f"batch {batch_id}: its manifest is missing from landing. Restore {batch_id}.json from a "
         "backup; `almanac rebuild` continues without it."
     )
-
-
-def _rewrite_marker(landing: Landing, name: str) -> None:
-    path = landing.storage.path(name)
-    if not path.is_file() or path.read_bytes() != MARKER:
-        landing.storage.put(name, MARKER)
-
-
-def _repair_body(landing: Landing, manifest: Manifest) -> None:
-    """Rewrite a whole body's file as it was landed, if only its compressed form changed."""
-    path = landing.body_path(manifest)
-    if manifest.stored_sha256 in (None, hash_file(path)) or body_files.find_base(path):
-        return
-    with landing.storage.staging() as staged:
-        bodies = [(iter((page,)), about.received_at) for about, page in landing.pages(manifest)]
-        body_files.compress(iter(bodies), staged, 200, body_files.RedactionCounter())
-        if hash_file(staged) == manifest.stored_sha256:
-            landing.storage.adopt(staged, path.relative_to(landing.storage.root).as_posix())

@@ -468,6 +468,6 @@ INTERNAL_MACROS: Final = tuple(
 """Macros that only the views and macros above use."""
 AS_OF_MACROS: Final = tuple(
     f"{INTERNAL_SCHEMA}.{name}"
-    for name in ("last_pull_at", "versions_as_of", "refusal_as_of", "coins_at")
+    for name in ("last_pull_at", "absences_as_of", "versions_as_of", "refusal_as_of", "coins_at")
 )
 """Macros of tables, which `EVENTS_AS_OF` uses; they are made after the tables."""

@@ -370,9 +370,9 @@ def test_a_distance_is_in_whole_days_to_the_date_or_the_last_day_of_a_period() -
     [
         ("'2026-03-02 06:00', 3", "ends at 2026-03-05T06:00:00Z, after the last .* 2026-03-04T06"),
         ("'2026-03-02 06:00', '48 hours 1 second'", "was not observed to its end"),
-        ("'2100-01-01', 1", "was not observed to its end"),
-        ("'2026-03-02 05:59:59', 1", "before the first complete pull of events at 2026-03-02T06"),
-        ("NULL, 1", "the cohort timestamp is NULL"),
+        ("'2100-01-01', 1", "is still to come"),
+        ("'2026-03-02 05:59:59', 1", "before the first observation at 2026-03-02T06"),
+        ("NULL, 1", "the timestamp is NULL"),
         ("'2026-03-02 06:00', 0", "the horizon is 0; expected an interval or a number of days"),
         ("'2026-03-02 06:00', '-1 day'", "expected an interval or a number of days, above 0"),
         ("'2026-03-02 06:00', 'soon'", "the horizon is soon"),
@@ -394,5 +394,5 @@ def test_a_horizon_that_was_not_observed_is_an_error_whatever_is_asked_of_the_ro
 
 def test_no_cohort_was_observed_before_the_first_pull() -> None:
     made = Handmade([Known(event_id="evt", known_from=SEEN, **dated("2026-03-20"))])
-    with pytest.raises(duckdb.Error, match="no complete pull of events was merged yet"):
+    with pytest.raises(duckdb.Error, match="no pull of events was merged yet"):
         made.rows("FROM slip_rates('2026-03-02 06:00', 1)")

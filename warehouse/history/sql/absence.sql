@@ -4,7 +4,7 @@
 --     find_absent                          lists and exports
 --     → count_newly_absent → doubt_absences → keep_repeated   (an export that lacks too many events)
 --     touch_still_withdrawn → find_not_found   a single event's own address
---     find_absence_changes → log_absences → mark_missing → count_withdrawn → find_withdrawn
+--     count_absent → find_absence_changes → log_absences → mark_missing → find_withdrawn
 --     → end_versions, take_versions (versions.sql) → take_withdrawn_seen
 --
 -- Aliases: w rows of the observation (`seen`), c `current_versions`, j `classified`, r `rejected`,
@@ -83,6 +83,10 @@ WHERE w.status = 'not_found' AND c.status = 'scheduled'
   AND c.date >= $lower AND ($upper IS NULL OR c.date <= $upper)
   AND ($covered IS NULL OR list_has_any(c.coins, $covered));
 
+-- name: count_absent
+-- How many events are absent, and how many of them are withdrawn. Grain: one row.
+SELECT count(*), count(*) FILTER (is_proven) FROM absent;
+
 -- name: find_absence_changes
 -- Which absent events begin to be missing, and which no longer are since they are withdrawn now.
 -- Grain: event. Once per observation, before mark_missing.
@@ -129,10 +133,6 @@ UPDATE current_versions AS c SET
                                   c.absent_export_content_at)
 FROM absent AS a
 WHERE c.event_id = a.event_id;
-
--- name: count_withdrawn
--- How many absent events are withdrawn. Grain: one row.
-SELECT count(*) FROM absent WHERE is_proven;
 
 -- name: find_withdrawn
 -- The versions of withdrawn events: the content before the withdrawal. Grain: event.

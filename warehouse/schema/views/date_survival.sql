@@ -83,12 +83,7 @@ lives AS (
         FROM firsts AS f
         JOIN ends AS e ON e.event_id = f.event_id
         CROSS JOIN pulls AS p
-        LEFT JOIN (
-            SELECT event_id, arg_max_null(missing_since, changed_at) AS missing_since
-            FROM event_absences
-            WHERE changed_at <= _almanac.instant(ts)
-            GROUP BY event_id
-        ) AS a ON a.event_id = f.event_id
+        LEFT JOIN _almanac.absences_as_of(ts) AS a ON a.event_id = f.event_id
     )
     WHERE end_at > known_from
 ),

@@ -16,6 +16,15 @@ CREATE MACRO _almanac.last_pull_at(ts) AS (
         AND observed_at <= _almanac.instant(ts)
 )
 
+-- name: macro_absences_as_of
+-- Grain: one row per event that was ever missing by the instant `ts`, with what was known of it then.
+-- Parameters: ts, as in events_as_of.
+CREATE MACRO _almanac.absences_as_of(ts) AS TABLE
+SELECT event_id, arg_max_null(missing_since, changed_at) AS missing_since
+FROM event_absences
+WHERE changed_at <= _almanac.instant(ts)
+GROUP BY event_id
+
 -- name: macro_versions_as_of
 -- Grain: one row per event observed by the instant `ts`, as it was known then.
 -- Parameters: ts, as in events_as_of.
@@ -31,12 +40,7 @@ SELECT
     v.known_from AS changed_at, v.version, v.unknown_fields, v.extra,
     _almanac.last_pull_at(ts) AS last_pull_at
 FROM event_versions AS v
-LEFT JOIN (
-    SELECT event_id, arg_max_null(missing_since, changed_at) AS missing_since
-    FROM event_absences
-    WHERE changed_at <= _almanac.instant(ts)
-    GROUP BY event_id
-) AS a ON a.event_id = v.event_id
+LEFT JOIN _almanac.absences_as_of(ts) AS a ON a.event_id = v.event_id
 WHERE v.known_from <= _almanac.instant(ts)
     AND (v.known_to > _almanac.instant(ts) OR v.known_to IS NULL)
 

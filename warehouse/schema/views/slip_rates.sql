@@ -97,13 +97,7 @@ FROM (
         coalesce(s.was_withdrawn, false) AS was_withdrawn,
         NOT coalesce(m.has_moved, false)
             AND NOT coalesce(s.was_cancelled OR s.was_withdrawn, false) AS is_held
-    FROM event_versions AS e
-    LEFT JOIN (
-        SELECT event_id, arg_max_null(missing_since, changed_at) AS missing_since
-        FROM event_absences
-        WHERE changed_at <= _almanac.instant(cohort_from)
-        GROUP BY event_id
-    ) AS a ON a.event_id = e.event_id
+    FROM _almanac.versions_as_of(cohort_from) AS e
     LEFT JOIN (
         SELECT
             event_id,
@@ -128,11 +122,9 @@ FROM (
             AND _almanac.was_known(known_from, known_to)
         GROUP BY event_id
     ) AS s ON s.event_id = e.event_id
-    WHERE e.known_from <= _almanac.instant(cohort_from)
-        AND (e.known_to IS NULL OR e.known_to > _almanac.instant(cohort_from))
-        AND e.status = 'scheduled'
+    WHERE e.status = 'scheduled'
         AND e.latest > _almanac.instant(cohort_from)
-        AND a.missing_since IS NULL
+        AND e.missing_since IS NULL
     UNION ALL
     SELECT
         CASE WHEN is_wrong THEN first_at::VARCHAR END,
@@ -142,41 +134,31 @@ FROM (
     FROM (
         SELECT
             CASE
-                WHEN _almanac.instant(cohort_from) >= first_at
-                    AND _almanac.after(cohort_from, horizon) > _almanac.instant(cohort_from)
-                    AND _almanac.after(cohort_from, horizon) <= last_at
-                    THEN false
-                ELSE error(
-                    'slip_rates: ' || CASE
-                        WHEN cohort_from IS NULL THEN 'the cohort timestamp is NULL'
-                        WHEN _almanac.instant(cohort_from) IS NULL
-                            THEN _almanac.unreadable(cohort_from)
-                        WHEN coalesce(
-                            _almanac.after(cohort_from, horizon) <= _almanac.instant(cohort_from),
-                            true
-                        )
-                            THEN 'the horizon is ' || coalesce(horizon::VARCHAR, 'NULL')
-                                || '; expected an interval or a number of days, above 0. '
-                                || 'The unit M is refused: months or minutes'
-                        WHEN first_at IS NULL
-                            THEN 'no complete pull of events was merged yet, so no cohort was observed'
-                        WHEN _almanac.instant(cohort_from) < first_at
-                            THEN cohort_from::VARCHAR || ' is before the first complete pull of events at '
-                                || _almanac.shown(first_at) || '; no cohort was observed before it'
-                        ELSE 'the horizon of ' || horizon::VARCHAR || ' ends at '
-                            || _almanac.shown(_almanac.after(cohort_from, horizon))
+                WHEN _almanac.refused('slip_rates', 'events', cohort_from, moment, first_at, last_at, '')
+                    THEN true
+                WHEN end_at > moment AND end_at <= last_at THEN false
+                ELSE error('slip_rates: the horizon ' || CASE
+                    WHEN end_at > moment
+                        THEN 'of ' || horizon::VARCHAR || ' ends at ' || _almanac.shown(end_at)
                             || ', after the last complete pull of events at '
                             || _almanac.shown(last_at)
                             || ', so the cohort was not observed to its end. Expected an earlier '
                             || 'cohort or a shorter horizon'
-                    END
-                )
+                    ELSE 'is ' || coalesce(horizon::VARCHAR, 'NULL')
+                        || '; expected an interval or a number of days, above 0. '
+                        || 'The unit M is refused: months or minutes'
+                END)
             END AS is_wrong,
             first_at, last_at
         FROM (
-            SELECT min(observed_at) AS first_at, max(observed_at) AS last_at
-            FROM coverage
-            WHERE feed IN ('export', 'events')
+            SELECT
+                *, _almanac.instant(cohort_from) AS moment,
+                _almanac.after(cohort_from, horizon) AS end_at
+            FROM (
+                SELECT min(observed_at) AS first_at, max(observed_at) AS last_at
+                FROM coverage
+                WHERE feed IN ('export', 'events')
+            )
         )
     )
     WHERE is_wrong
