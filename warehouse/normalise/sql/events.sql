@@ -98,7 +98,7 @@ checked AS (
                 THEN (shown | $impact_band_bit) & ~$impact_bit
             ELSE shown | $impact_bit | $impact_band_bit
         END AS shown,
-        -- Why the row can't be read: a field, what was expected, what was given.
+        -- Why the row can't be read: a field, what was expected, and if it is one text, what was given.
         CASE
             WHEN event_id IS NULL THEN ['id', 'a text', NULL]
             WHEN strlen(event_id) > 200 THEN ['id', 'at most 200 bytes', event_id]
@@ -117,9 +117,9 @@ checked AS (
             {each booleans: WHEN @name IS NULL AND @name_text IS NOT NULL
                 THEN ['@wire', 'true or false', @name_text]}
             WHEN categories IS NULL AND shown & $categories_bit <> 0
-                THEN ['categories', 'names in the JSON array', 'other values']
+                THEN ['categories', 'names in the JSON array']
             WHEN coins IS NULL AND shown & $coins_bit <> 0
-                THEN ['coins', 'a slug in each coin of the JSON array', 'other values']
+                THEN ['coins', 'a slug in each coin of the JSON array']
             WHEN score IS NULL AND band IS NULL AND coalesce(impact, impact_band) IS NOT NULL
                 THEN ['impact', 'a number of the scale or a band', coalesce(impact, impact_band)]
         END AS refusal
@@ -147,8 +147,10 @@ SELECT
         {each compared: @name}
     ) AS content_hash,
     row_hash,
-    refusal[1] || ': expected ' || refusal[2]
-        || coalesce(', got ''' || left(refusal[3], 80) || '''', ', but it is missing') AS reason,
+    refusal[1] || ': expected ' || refusal[2] || CASE
+        WHEN len(refusal) = 2 THEN ''
+        ELSE coalesce(', got ''' || left(refusal[3], 80) || '''', ', but it is missing')
+    END AS reason,
     CASE
         WHEN refusal IS NOT NULL
             THEN to_json({
