@@ -82,6 +82,9 @@ def read_note(
         data = state.read(name)
     except FileNotFoundError:
         return None
+    except IsADirectoryError:
+        _set_aside(state, name, "it is a folder, expected a file")
+        return None
     except OSError as error:
         log.warning("%s is ignored: %s", state.path(name), error.strerror)
         return None
@@ -103,6 +106,8 @@ def read_notes(
     state: Storage, folder: str, kind: type[_T], wrong: Callable[[str, _T], str]
 ) -> list[_T]:
     """Return the valid notes of a folder, sorted by name; `wrong` also receives the name."""
+    if state.path(folder).is_file():
+        _set_aside(state, folder, "it is a file, expected a folder")
     names = [name for name in state.names(folder) if name.endswith(".json")]
     found = (
         read_note(state, name, kind, lambda note, name=name: wrong(name, note))  # type: ignore[misc]

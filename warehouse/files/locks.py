@@ -6,6 +6,7 @@ for people to read.
 
 import logging
 import os
+import shutil
 import socket
 import sys
 from collections.abc import Iterator
@@ -61,6 +62,8 @@ def hold_lock(
     gives `wait_s`, if there is one.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():  # Made by hand or by a disk repair; nobody holds it.
+        shutil.rmtree(path)
     with path.open("a+b") as lock:
         waited = _acquire(lock, path, what, wait_s, wait_setting)
         lock.truncate(0)

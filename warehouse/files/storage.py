@@ -80,12 +80,16 @@ class Storage:
         """Rename a staged file, replacing the file of that name."""
         target = self.path(name)
         make_folders(target.parent)
+        if target.is_dir():  # Made by hand or by a disk repair; a rename can't replace it.
+            self.remove_folder(name)
         put_in_place(staged, target)
 
     def remove(self, name: str) -> None:
         """Remove a file, if it exists."""
         path = self.path(name)
-        if path.exists():
+        if path.is_dir():
+            self.remove_folder(name)
+        elif path.exists():
             path.unlink()
             sync(path.parent)
 
