@@ -159,8 +159,8 @@ def test_keys_made_and_revoked_beside_a_running_server_take_effect(
     usage = started["base_url"] + "/v2/usage"
     made = answer_of(folder, "keys", "create", "me", "--plan", "pro")
     assert get(usage, made["key"]).json()["plan"] == "pro"
-    assert (made["id"], "me", True) in [
-        (row["id"], row["account"], row["usable"]) for row in answer_of(folder, "keys", "list")
+    assert (made["id"], "me", None) in [
+        (row["id"], row["account"], row["revoked_at"]) for row in answer_of(folder, "keys", "list")
     ]
     almanac_here(folder, "sandbox", "keys", "revoke", made["id"])
     assert get(usage, made["key"]).status_code == 403
